@@ -1,0 +1,140 @@
+"""What goes into an engine and what comes out: plain facts without live objects, so that an engine may live anywhere."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenuto.pipelines.base import GrammarSource, Sampling
+
+
+class StopCause(StrEnum):
+    """Why a round stopped. Whether that ends a run or pauses it is the loop's to know."""
+
+    END = "end"
+    """An end-of-turn token was sampled; it is the last of the round's tokens."""
+    STOP_STRING = "stop_string"
+    LIMIT = "limit"
+    """`max_tokens` were sampled, or the context is full."""
+    CANCELLED = "cancelled"
+
+
+class Residency(StrEnum):
+    """Where a sequence's cache lives."""
+
+    DEVICE = "device"
+    HOST = "host"
+    DISK = "disk"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one generation is held to."""
+
+    max_tokens: int
+    sampling: Sampling
+    stop_tokens: frozenset[int]
+    stop_strings: tuple[str, ...] = ()
+    grammar: GrammarSource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Generate after `tokens`, which are all that the sequence's model shall have seen.
+
+    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence.
+    """
+
+    sequence: str
+    tokens: tuple[int, ...]
+    round: Round
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on with a paused sequence: `tokens` follow the first `offset` tokens, which are all that it has."""
+
+    sequence: str
+    offset: int
+    tokens: tuple[int, ...]
+    round: Round
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A paused sequence is expected to resume after so many seconds."""
+
+    sequence: str
+    expected_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop a sequence's round within a step. Nothing happens where none is open."""
+
+    sequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Forget a sequence and free its cache. An open round is cancelled first."""
+
+    sequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Cancel all rounds and end the thread."""
+
+
+Command = Submit | Resume | Hint | Cancel | Release | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class RoundUsage:
+    """What a round cost. `computed` counts prefill rows, `cached` the tokens of the prompt that were not computed,
+    `sampled` the tokens generated, `new` the prompt's tokens less those whose cache existed at the last stop.
+    """
+
+    prompt: int = 0
+    computed: int = 0
+    cached: int = 0
+    new: int = 0
+    sampled: int = 0
+    residency: Residency = Residency.NONE
+    """Where the cache lay when the round began."""
+    miss_reason: str | None = None
+    """Why tokens that had been computed before were computed again: `not_resident`, `diverged`, or None."""
+    waited_s: float = 0.0
+    first_token_s: float | None = None
+    """From the command to the first token."""
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Tokens of a round, in order, as they are sampled."""
+
+    sequence: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The round is over and the sequence is paused with its cache kept."""
+
+    sequence: str
+    cause: StopCause
+    usage: RoundUsage
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The round failed; the sequence is gone and its next Submit computes it again."""
+
+    sequence: str
+    error: str
+    usage: RoundUsage
+
+
+Event = Sampled | Stopped | Failed

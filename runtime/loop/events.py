@@ -1,0 +1,149 @@
+"""What a run tells while it goes on: the loop's own vocabulary, turned into wire forms by the front ends."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenuto.runtime.engine.messages import RoundUsage
+from tenuto.sessions.items import ToolCall
+from tenuto.sessions.records import PauseReason, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TextAdded:
+    """A piece of the answer's text. The texts of all rounds are one stream."""
+
+    round: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningAdded:
+    """A piece of the model's reasoning."""
+
+    round: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallStarted:
+    """The model calls a tool that the client runs. `index` counts the client's calls of the turn from 0."""
+
+    round: int
+    index: int
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallArguments:
+    """A piece of the JSON text of a client call's arguments."""
+
+    round: int
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCalling:
+    """The runtime has begun to call a server's tool (its start is committed)."""
+
+    round: int
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturned:
+    """A server's tool call has its result (committed). `status`: `completed`, `failed`, `denied`, `not_run`."""
+
+    round: int
+    call: ToolCall
+    status: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round is over."""
+
+    round: int
+    usage: RoundUsage
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The run waits, durably. For `client_tool`, `calls` are outstanding; for `approval` and `input`, `pause_id`
+    names what is to be answered and `calls` has the one call in question."""
+
+    reason: PauseReason
+    round: int
+    calls: tuple[ToolCall, ...]
+    expires_at: float
+    pause_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """The run has ended and its end is committed. `stop_reason`: `end`, `length`, `max_tool_rounds`, `repeat`,
+    `deadline`, `cancelled`, ..."""
+
+    status: RunStatus
+    stop_reason: str
+    error: str | None = None
+    error_code: str | None = None
+
+
+RunEvent = (
+    TextAdded
+    | ReasoningAdded
+    | ClientCallStarted
+    | ClientCallArguments
+    | ToolCalling
+    | ToolReturned
+    | RoundEnded
+    | RunPaused
+    | RunDone
+)
+LAST = (RunPaused, RunDone)
+"""A request's stream ends with one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCall:
+    """A server tool call of the run, as `agentic_tool_calls` shows it."""
+
+    round: int
+    name: str
+    arguments: str
+    result: str
+    status: str
+
+
+@dataclass(slots=True)
+class Usage:
+    """A run's figures. `prompt` is the ledger's length at the end less `completion`."""
+
+    prompt: int = 0
+    completion: int = 0
+    computed: int = 0
+    cached: int = 0
+    rounds: list[RoundUsage] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Answer:
+    """A request's whole answer, gathered from the same events that a stream shows."""
+
+    run_id: str
+    session_id: str
+    model: str
+    text: str = ""
+    reasoning: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    server_calls: list[ServerCall] = field(default_factory=list)
+    status: RunStatus = RunStatus.RUNNING
+    stop_reason: str | None = None
+    pause: RunPaused | None = None
+    error: str | None = None
+    error_code: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    diagnostics: list[Any] = field(default_factory=list)

@@ -1,0 +1,75 @@
+"""What a front end asks of the loop: one turn of a conversation, free of any dialect."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.sessions.items import Item, ToolSpec
+
+
+class SessionMode(StrEnum):
+    """How a request's items join a session's; AUTO follows the rule of its dialect."""
+
+    AUTO = "auto"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+class Permission(StrEnum):
+    """Whether a server's tool may be called without asking."""
+
+    AUTO = "auto"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may take. None: the server's default."""
+
+    max_tokens: int | None = None
+    max_tool_rounds: int | None = None
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSelection:
+    """Which tools the model sees and how it may use them.
+
+    `given` is false where the request has no `tools` field: the server's default set then. `client` are the tools
+    that the client runs; `servers` maps a server's label to the allowed names, None for all of them. `only` narrows a
+    required choice to one name.
+    """
+
+    given: bool = False
+    client: tuple[ToolSpec, ...] = ()
+    servers: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    choice: ToolChoice = ToolChoice.AUTO
+    only: str | None = None
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request. `session_id` None: the session is found by matching, or made.
+
+    `user` narrows matching; `stored` false keeps all in memory; `wants_events` is true where the client opted into
+    named events, so that it can be asked for approvals. `body_digest` names the whole request, for Idempotency-Key.
+    """
+
+    principal: str
+    model: str | None
+    items: tuple[Item, ...]
+    session_id: str | None = None
+    mode: SessionMode = SessionMode.AUTO
+    tools: ToolSelection = ToolSelection()
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    permission: Permission | None = None
+    user: str | None = None
+    stored: bool = True
+    match: bool = True
+    wants_events: bool = False
+    idempotency_key: str | None = None
+    body_digest: str | None = None

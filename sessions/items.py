@@ -1,0 +1,108 @@
+"""The vocabulary of a conversation: items, tool calls and tool specifications.
+
+Plain frozen facts, the same for every dialect, stored as JSON. No wire names of any dialect, no tokens.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    strict: bool = True
+    """Whether its calls are held to the schema by a grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemItem:
+    """Instructions that stand before the conversation."""
+
+    text: str
+    kind: Literal["system"] = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class UserItem:
+    """What a person or a client program said."""
+
+    text: str
+    kind: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call in an assistant turn.
+
+    `arguments` is the JSON text as the model wrote it. `server` tells who executes it: the runtime (true) or the
+    client that listed the tool (false).
+    """
+
+    id: str
+    name: str
+    arguments: str
+    server: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantItem:
+    """One round of the model: text, reasoning and calls. `incomplete` when it was cut before its end of turn."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    incomplete: bool = False
+    kind: Literal["assistant"] = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultItem:
+    """The result of one call, in call order. `text` is whole; `shown` is what the model read where that is less."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+    server: bool = False
+    shown: str | None = None
+    structured: Any = None
+    kind: Literal["tool_result"] = "tool_result"
+
+    @property
+    def model_text(self) -> str:
+        """What the model reads."""
+        return self.text if self.shown is None else self.shown
+
+
+Item = Annotated[SystemItem | UserItem | AssistantItem | ToolResultItem, Field(discriminator="kind")]
+
+_ITEM: TypeAdapter[Item] = TypeAdapter(Item)
+_TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
+
+
+def item_to_json(item: Item) -> str:
+    """The stored form of an item."""
+    return _ITEM.dump_json(item, exclude_defaults=False).decode()
+
+
+def item_from_json(text: str | bytes) -> Item:
+    """Read the stored form. Raises pydantic.ValidationError where it is not one."""
+    return _ITEM.validate_json(text)
+
+
+def tools_to_json(tools: list[ToolSpec]) -> str:
+    """The stored form of a tool list."""
+    return _TOOLS.dump_json(tools).decode()
+
+
+def tools_from_json(text: str | bytes) -> list[ToolSpec]:
+    """Read the stored form of a tool list."""
+    return _TOOLS.validate_json(text)

@@ -1,0 +1,118 @@
+"""What is kept of runs, calls and pauses: plain frozen facts, one for each row of the store."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. The first two are open, the others ended."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run may still go on."""
+        return self in (RunStatus.RUNNING, RunStatus.PAUSED)
+
+
+class PauseReason(StrEnum):
+    """What a paused run waits for."""
+
+    SERVER_TOOL = "server_tool"
+    CLIENT_TOOL = "client_tool"
+    APPROVAL = "approval"
+    INPUT = "input"
+
+
+class CallStatus(StrEnum):
+    """Where a tool call stands."""
+
+    WAITING = "waiting"
+    STARTED = "started"
+    FINISHED = "finished"
+
+
+class PauseStatus(StrEnum):
+    """Where an approval or question stands."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run. Times are seconds since the epoch. `options` is what is needed to go on with it after a restart.
+
+    `first_item` is the index, among the session's items, of the first item that the run's request brought.
+    `usage` holds the figures of the rounds so far.
+    """
+
+    id: str
+    session_uid: str
+    principal: str
+    model: str
+    status: RunStatus
+    created_at: float
+    updated_at: float
+    first_item: int
+    options: dict[str, Any]
+    usage: dict[str, Any]
+    reason: PauseReason | None = None
+    stop_reason: str | None = None
+    expires_at: float | None = None
+    error: str | None = None
+    input_digest: str | None = None
+    """Names the items that the request brought, to recognise an identical repeat while the run is open."""
+    answer: dict[str, Any] | None = None
+    """What the client was told at the end, for a repeat with the same Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One tool call of a run. `position` counts the calls of its round. `repeatable`: it may be called again after a
+    crash, because it is annotated read-only or idempotent. `result` is a stored tool-result item."""
+
+    run_id: str
+    call_id: str
+    round: int
+    position: int
+    name: str
+    arguments: str
+    server: bool
+    status: CallStatus
+    repeatable: bool = False
+    result: str | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRecord:
+    """An approval asked of a person, or a question to one. It is answered once."""
+
+    id: str
+    run_id: str
+    session_uid: str
+    principal: str
+    reason: PauseReason
+    call_id: str
+    tool: str
+    arguments: str
+    status: PauseStatus
+    created_at: float
+    expires_at: float
+    message: str | None = None
+    remember: bool = False
+    decided_at: float | None = None

@@ -1,0 +1,41 @@
+"""A session while it is in memory: its items, its ledgers, and who it belongs to."""
+
+from dataclasses import dataclass, field
+
+from tenuto.sessions.items import Item, ToolSpec
+from tenuto.sessions.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """Where a fork comes from: the session's uid, and how many of its items were taken."""
+
+    uid: str
+    at: int
+
+
+@dataclass(slots=True)
+class Session:
+    """A conversation. Event-loop thread only; changed by the one run that is open on it.
+
+    `uid` is unique over all principals and never reused; `id` is what the client knows, unique for its principal.
+    `implicit`: made without the client naming it. `stored`: false keeps it in memory only. `server_tools` is the
+    server's tool list as frozen at the first turn, None before that. `approved` holds the tools that a person has
+    approved for the rest of the session.
+    """
+
+    uid: str
+    principal: str
+    id: str
+    created_at: float
+    updated_at: float
+    implicit: bool = False
+    stored: bool = True
+    user: str | None = None
+    expires_at: float | None = None
+    parent: Parent | None = None
+    items: list[Item] = field(default_factory=list)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    server_tools: tuple[ToolSpec, ...] | None = None
+    approved: frozenset[str] = frozenset()
+    open_run: str | None = None

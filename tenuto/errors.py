@@ -1,0 +1,204 @@
+"""Every error that Tenuto raises on purpose, named by what the caller can do about it.
+
+No HTTP here: each dialect maps these classes to its own status and wire form.
+"""
+
+from typing import Any, ClassVar
+
+
+class TenutoError(Exception):
+    """Base of every error that we raise on purpose. Its text is meant for the caller."""
+
+    code: ClassVar[str] = "internal"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What a program may want to read besides the text: JSON values only."""
+        return {}
+
+
+class InvalidRequest(TenutoError):
+    """The request cannot be understood or asks for what is refused. `param` names the field."""
+
+    code = "invalid_request"
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class UnsupportedParameter(InvalidRequest):
+    """A field that we know and do not serve; ignoring it would give a wrong answer."""
+
+    code = "unsupported_parameter"
+
+
+class IdempotencyMismatch(InvalidRequest):
+    """The same Idempotency-Key came with another body."""
+
+    code = "idempotency_mismatch"
+
+
+class MissingToolResults(InvalidRequest):
+    """Some outstanding tool calls got results, others did not; the results that came are kept."""
+
+    code = "missing_tool_results"
+
+    def __init__(self, missing: list[str]) -> None:
+        super().__init__(f"results are missing for the tool calls {', '.join(missing)}; those that came are kept", "messages")
+        self.missing = missing
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The ids that are still missing."""
+        return {"missing_tool_call_ids": self.missing}
+
+
+class ContextTooLong(InvalidRequest):
+    """The prompt does not fit the model's context; the session is unchanged."""
+
+    code = "context_too_long"
+
+    def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None) -> None:
+        hint = "" if fork_at is None else f"; a fork at item {fork_at} would fit"
+        super().__init__(f"the prompt has {prompt_tokens} tokens; the model takes {limit}{hint}", "messages")
+        self.prompt_tokens, self.limit, self.fork_at = prompt_tokens, limit, fork_at
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The sizes, and the item at which a fork would fit."""
+        return {"prompt_tokens": self.prompt_tokens, "limit": self.limit, "fork_at": self.fork_at}
+
+
+class TemplateFailed(InvalidRequest):
+    """The model's chat template refused this conversation."""
+
+    code = "template_failed"
+
+
+class Unauthenticated(TenutoError):
+    """No key, or one that is not known."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(TenutoError):
+    """The Host or Origin of the request is not allowed."""
+
+    code = "forbidden"
+
+
+class NotFound(TenutoError):
+    """There is no such thing, or it belongs to another principal."""
+
+    code = "not_found"
+
+    def __init__(self, kind: str, name: str, known: list[str] | None = None) -> None:
+        known_text = "" if known is None else f"; known: {', '.join(known) or 'none'}"
+        super().__init__(f"there is no {kind} {name!r}{known_text}")
+        self.kind, self.name, self.known = kind, name, known
+
+
+class BodyTooLarge(TenutoError):
+    """The request's body is over the limit."""
+
+    code = "body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is larger than {limit} bytes")
+        self.limit = limit
+
+
+class Conflict(TenutoError):
+    """The state of a thing does not allow the request now."""
+
+    code = "conflict"
+
+
+class SessionBusy(Conflict):
+    """The session has an open run that is working; try again when it is done."""
+
+    code = "session_busy"
+
+    def __init__(self, session_id: str, run_id: str, retry_after_s: float = 1.0) -> None:
+        super().__init__(f"session {session_id!r} is busy with run {run_id}")
+        self.session_id, self.run_id, self.retry_after_s = session_id, run_id, retry_after_s
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The run that is open."""
+        return {"run_id": self.run_id}
+
+
+class SessionPaused(Conflict):
+    """The session's open run waits for an approval or an answer; retrying will not help."""
+
+    code = "session_paused"
+
+    def __init__(self, session_id: str, run_id: str, pause_id: str, reason: str) -> None:
+        super().__init__(f"session {session_id!r} waits for {reason} {pause_id} in run {run_id}; answer it first")
+        self.session_id, self.run_id, self.pause_id, self.reason = session_id, run_id, pause_id, reason
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The run and the pause that is to be answered."""
+        return {"run_id": self.run_id, "pause_id": self.pause_id, "reason": self.reason}
+
+
+class AlreadyDecided(Conflict):
+    """This approval has been answered before, has expired, or its run has ended."""
+
+    code = "already_decided"
+
+
+class Overloaded(TenutoError):
+    """A queue is full. Nothing has been done; try again after `retry_after_s`."""
+
+    code = "overloaded"
+
+    def __init__(self, what: str, retry_after_s: float) -> None:
+        super().__init__(f"{what} is full; try again in {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class ShuttingDown(TenutoError):
+    """The server is stopping and takes no new work."""
+
+    code = "shutting_down"
+
+
+class GenerationFailed(TenutoError):
+    """The model's step failed for this sequence; its session goes on from its last commit."""
+
+    code = "generation_failed"
+
+
+class StoreFailed(TenutoError):
+    """What was to be kept could not be written; nothing of it is acknowledged."""
+
+    code = "store_failed"
+
+
+class ToolFailed(TenutoError):
+    """A tool could not be called or did not answer. The loop turns it into a result that the model reads.
+
+    `may_have_run` is true where the call may have had an effect, so that nobody repeats it.
+    """
+
+    code = "tool_failed"
+
+    def __init__(self, message: str, *, may_have_run: bool) -> None:
+        super().__init__(message)
+        self.may_have_run = may_have_run
+
+
+class ModelLoadFailed(TenutoError):
+    """A model cannot be loaded: the file is missing, broken, or needs what is not installed."""
+
+    code = "model_load_failed"
+
+
+class ConfigurationError(TenutoError):
+    """A setting, a file or the data folder is wrong; the text says which and what to do."""
+
+    code = "configuration"

@@ -1,0 +1,74 @@
+"""What a tool is to the runtime: the ToolServer Protocol, a call's context and its result. No model, no HTTP."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tenuto.sessions.items import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What a server says of its tool, by MCP's meaning: hints that decide about repeats, never about permission."""
+
+    title: str | None = None
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool = True
+    open_world: bool = True
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the call may be made again where nobody knows if it was made."""
+        return self.read_only or self.idempotent
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as its server lists it. `spec.name` is the server's own name, without the server's prefix."""
+
+    spec: ToolSpec
+    annotations: Annotations = field(default_factory=Annotations)
+    output_schema: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """Who calls, for whom: typed, and never taken from what a model wrote.
+
+    `session` is the session's uid, None for a call from outside any session; then session-bound tools keep their data
+    under the principal. `progress` may be called with (done, total, message).
+    """
+
+    principal: str
+    session: str | None
+    run: str | None
+    call: str
+    progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool answered. A failure that the model should read is a result with `is_error`."""
+
+    text: str
+    is_error: bool = False
+    structured: Any = None
+
+
+class ToolServer(Protocol):
+    """A source of tools: a built-in or a connection to an MCP server."""
+
+    @property
+    def name(self) -> str:
+        """The prefix of its tools' names, `[a-zA-Z0-9_-]+`."""
+
+    async def list(self) -> list[Tool]:
+        """The tools that it has now; empty while it cannot be reached."""
+
+    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
+        """Call one of them by its own name. Arguments have been validated.
+
+        Raises:
+            ToolFailed: it could not be called, or did not answer in time.
+        """
