@@ -158,7 +158,9 @@ class Codec(Protocol):
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
         """Names what a ledger's tokens depend on: tokeniser, template and tool block."""
 
-    def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, ended: bool) -> Rendered:
+    def suffix(
+        self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, ended: bool
+    ) -> Rendered:
         """Render only what is new. `ended`: the tokens before it end with the end-of-turn token.
 
         Raises:

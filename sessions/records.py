@@ -116,3 +116,27 @@ class PauseRecord:
     message: str | None = None
     remember: bool = False
     decided_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """What an Idempotency-Key stands for: a run, and the digest of the body that came with it."""
+
+    run_id: str
+    body_digest: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A session as a list shows it, without its items."""
+
+    uid: str
+    id: str
+    created_at: float
+    updated_at: float
+    implicit: bool
+    user: str | None
+    expires_at: float | None
+    open_run: str | None
+    items: int

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from tenuto.sessions.items import Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.visible import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Parent:
     at: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Session:
     """A conversation. Event-loop thread only; changed by the one run that is open on it.
 
@@ -39,3 +40,5 @@ class Session:
     server_tools: tuple[ToolSpec, ...] | None = None
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
+    trace: Trace = field(default_factory=Trace, repr=False, compare=False)
+    """What is known of the digest of the visible items."""

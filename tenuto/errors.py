@@ -45,7 +45,9 @@ class MissingToolResults(InvalidRequest):
     code = "missing_tool_results"
 
     def __init__(self, missing: list[str]) -> None:
-        super().__init__(f"results are missing for the tool calls {', '.join(missing)}; those that came are kept", "messages")
+        super().__init__(
+            f"results are missing for the tool calls {', '.join(missing)}; those that came are kept", "messages"
+        )
         self.missing = missing
 
     @property

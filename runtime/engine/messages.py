@@ -1,4 +1,4 @@
-"""What goes into an engine and what comes out: plain facts without live objects, so that an engine may live anywhere."""
+"""What goes into an engine and what comes out: plain facts, no live objects, so that an engine may live anywhere."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,14 +60,6 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
-    """A paused sequence is expected to resume after so many seconds."""
-
-    sequence: str
-    expected_wait_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cancel:
     """Stop a sequence's round within a step. Nothing happens where none is open."""
 
@@ -86,7 +78,7 @@ class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Resume | Hint | Cancel | Release | Stop
+Command = Submit | Resume | Cancel | Release | Stop
 
 
 @dataclass(frozen=True, slots=True)

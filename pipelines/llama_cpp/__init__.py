@@ -1,0 +1,6 @@
+"""Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
+
+from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.tokenizer import LlamaTokenizer
+
+__all__ = ["LlamaTokenizer", "Model"]

@@ -1,0 +1,116 @@
+"""The native library and a loaded model: how llama.cpp is loaded, silenced and asked for facts.
+
+Models are immutable once loaded: any thread may read them. No cache and no steps here (see context.py).
+"""
+
+import ctypes
+import threading
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+
+from tenuto.errors import ModelLoadFailed
+
+_LOG_LINES = 12
+_ERROR_LEVELS = frozenset({3, 4})  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
+_CONTINUED = 5  # GGML_LOG_LEVEL_CONT: belongs to the line before
+
+_log: deque[str] = deque(maxlen=_LOG_LINES)
+_loading = threading.Lock()
+
+
+def _keep_errors() -> Any:
+    kept = False
+
+    def on_line(level: int, text: bytes | None, _user_data: ctypes.c_void_p) -> None:
+        nonlocal kept
+        kept = level in _ERROR_LEVELS or (level == _CONTINUED and kept)
+        line = (text or b"").decode(errors="replace").strip()
+        if kept and line:
+            _log.append(line)
+
+    return lib.llama_log_callback(on_line)
+
+
+_on_line = _keep_errors()  # native code holds the pointer for ever: the reference must never be dropped
+lib.llama_log_set(_on_line, ctypes.c_void_p(0))
+lib.llama_backend_init()
+
+
+def log_tail() -> str:
+    """Give the last warnings and errors that the native library wrote since the last load began."""
+    return "\n".join(_log)
+
+
+def failure(what: str) -> ModelLoadFailed:
+    """Make an error that says what failed and what the native library said about it."""
+    tail = log_tail()
+    return ModelLoadFailed(f"{what}; llama.cpp says:\n{tail}" if tail else what)
+
+
+class Model:
+    """Weights and vocabulary of a GGUF file, or its vocabulary alone. Freed when nobody holds it any more.
+
+    Raises:
+        ModelLoadFailed: the native library refuses the file; the text has what it said.
+    """
+
+    def __init__(self, path: Path, *, vocabulary_only: bool = False, gpu_layers: int = 0) -> None:
+        parameters = lib.llama_model_default_params()
+        parameters.vocab_only = vocabulary_only
+        parameters.n_gpu_layers = 0 if vocabulary_only else gpu_layers
+        with _loading:
+            _log.clear()
+            self.pointer = lib.llama_model_load_from_file(str(path).encode(), parameters)
+            if not self.pointer:
+                raise failure(f"{path} cannot be loaded")
+        # At exit the process frees everything anyway, and other threads may still be reading.
+        weakref.finalize(self, lib.llama_model_free, self.pointer).atexit = False
+        self.path = path
+        self.vocab = lib.llama_model_get_vocab(self.pointer)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many entries the vocabulary has, and each row of logits with it."""
+        return int(lib.llama_vocab_n_tokens(self.vocab))
+
+    @property
+    def training_context(self) -> int:
+        """The context length that the model was trained for."""
+        return int(lib.llama_model_n_ctx_train(self.pointer))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether some layers keep a running state, which cannot be cut back to a prefix."""
+        return bool(lib.llama_model_is_recurrent(self.pointer) or lib.llama_model_is_hybrid(self.pointer))
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether the model generates text by itself: no encoder before it, and not by diffusion."""
+        return bool(lib.llama_model_has_decoder(self.pointer)) and not (
+            lib.llama_model_has_encoder(self.pointer) or lib.llama_model_is_diffusion(self.pointer)
+        )
+
+    @property
+    def description(self) -> str:
+        """Architecture, size and quantisation in words."""
+        buffer = ctypes.create_string_buffer(256)
+        lib.llama_model_desc(self.pointer, buffer, len(buffer))
+        return buffer.value.decode(errors="replace")
+
+    @property
+    def chat_template(self) -> str | None:
+        """The Jinja template that the file carries."""
+        return self.metadata("tokenizer.chat_template")
+
+    def metadata(self, key: str) -> str | None:
+        """Give a value of the file's metadata as text; None where there is none, and for arrays."""
+        buffer = ctypes.create_string_buffer(1024)
+        length = lib.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        if length >= len(buffer):
+            buffer = ctypes.create_string_buffer(length + 1)
+            length = lib.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return None if length < 0 else buffer.value.decode(errors="replace")

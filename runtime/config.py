@@ -1,0 +1,214 @@
+"""The server's settings: defaults < tenuto.toml < environment < flags, as one frozen object.
+
+One rule names a setting everywhere: `--max-body-bytes`, `TENUTO_MAX_BODY_BYTES`, `max_body_bytes = ...` in tenuto.toml.
+"""
+
+import difflib
+import ipaddress
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from tenuto.errors import ConfigurationError
+
+ENVIRONMENT_PREFIX = "TENUTO_"
+FILE_NAME = "tenuto.toml"
+CONFIG = "config"
+"""The setting that names the file, and so has no place in it."""
+
+
+def _several(value: Any) -> Any:
+    """The environment has no lists: there, values are parted by commas, or stand in a JSON list."""
+    if not isinstance(value, str):
+        return value
+    if value.startswith("["):
+        return json.loads(value)
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _words(value: Any) -> Any:
+    """`all` and `none` are words, however they came; anything else is a list of names."""
+    names = _several(value)
+    return names[0] if isinstance(names, (tuple, list)) and len(names) == 1 and names[0] in ("all", "none") else names
+
+
+def data_folder() -> Path:
+    """Where this platform keeps a user's data of Tenuto."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "tenuto"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "tenuto"
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "tenuto"
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_several)]
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+class Settings(BaseSettings):
+    """Every setting of a server, with the help text of its flag.
+
+    Constructed directly it reads the environment and the file as well; `load` does the same with clear errors.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
+
+    config: UserPath | None = Field(None, description=f"Settings file; default: ./{FILE_NAME}, if there is one.")
+
+    model: Names = Field(
+        ("embedded",),
+        min_length=1,
+        description="A model to load: embedded, a GGUF file, an MLX folder, hf:OWNER/REPO[:QUANT] or scripted:FILE.",
+    )
+    context: int | None = Field(
+        None, ge=256, description="Tokens that one sequence may hold; default: the model's own."
+    )
+    slots: int | None = Field(None, ge=1, le=1024, description="Sequences with a cache on the device, for each model.")
+    threads: int | None = Field(
+        None, ge=1, le=4096, description="CPU threads, divided among the models; default: cores."
+    )
+    cache_bytes: ByteSize | None = Field(None, gt=0, description="Cache on the device, for each model, e.g. 4GiB.")
+    host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="Cache in host memory, for each model.")
+    disk_cache_bytes: ByteSize = Field(ByteSize(4 << 30), ge=0, description="Cache in the data folder, for all models.")
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs a key.")
+    port: int = Field(8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    api_key: Names = Field((), repr=False, description="A key that clients must present as a bearer token.")
+    allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
+    allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
+    max_body_bytes: ByteSize = Field(ByteSize(16 << 20), gt=0, description="Largest request body.")
+    queue_limit: int = Field(256, ge=1, description="Requests that may wait for a model before more are refused.")
+    shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish when it stops.")
+
+    data_dir: UserPath = Field(default_factory=data_folder, description="Data folder; one server at a time owns it.")
+    durability: Literal["process", "full"] = Field(
+        "process", description="What acknowledged state survives: the end of the process, or a power loss too (full)."
+    )
+    implicit_session_s: float = Field(86400.0, gt=0, description="Seconds that a session without a given id is kept.")
+
+    mcp_config: UserPath | None = Field(None, description="JSON file with the `mcpServers` whose tools are offered.")
+    default_tools: Annotated[Literal["all", "none"] | tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
+        "all", description="Server tools of requests that name none: all, none, or names."
+    )
+    agent_permission: Literal["auto", "ask", "deny"] | None = Field(
+        None, description="Whether configured servers' tools may be called; default: ask, where the client can answer."
+    )
+    max_tool_rounds: int = Field(32, ge=0, description="Rounds with server tools before the model must answer.")
+    client_tool_expires_s: float = Field(86400.0, gt=0, description="Seconds that a run waits for a client's tools.")
+    approval_expires_s: float = Field(3600.0, gt=0, description="Seconds that a run waits for an approval or answer.")
+
+    max_tokens: int = Field(2048, ge=1, description="Tokens of an answer, where the request names no limit.")
+    temperature: float = Field(0.7, ge=0, le=5, description="Sampling temperature, where the request names none.")
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged on stderr.")
+
+    @model_validator(mode="after")
+    def _an_open_door_has_a_lock(self) -> Self:
+        if any(not key.strip() for key in self.api_key):
+            raise ValueError(f"an API key is empty ({flag('api_key')}, {variable('api_key')})")
+        if not self.api_key and not is_loopback(self.host):
+            raise ValueError(
+                f"listening on {self.host} lets other machines in, so a key is required: give {flag('api_key')} or"
+                f" {variable('api_key')}, or listen on 127.0.0.1"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (the library passes it)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags before environment before file."""
+        file = _file(init_settings())
+        return (init_settings, env_settings, *([TomlConfigSettingsSource(settings_cls, file)] if file else []))
+
+
+def load(flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of this process; `flags` are by field name.
+
+    Raises:
+        ConfigurationError: a value is wrong, or a name unknown; the text says where it was given.
+    """
+    given = dict(flags or {})
+    try:
+        return Settings(**given)
+    except ValidationError as exc:
+        problems = "; ".join(_problem(error["loc"], error, given) for error in exc.errors(include_url=False))
+        raise ConfigurationError(problems) from None
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigurationError(f"{_file(given)} is no valid TOML: {exc}") from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"{_file(given)} cannot be read: {exc}") from exc
+
+
+def flag(name: str) -> str:
+    """The flag that sets a field."""
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets a field."""
+    return ENVIRONMENT_PREFIX + name.upper()
+
+
+def takes_several(name: str) -> bool:
+    """Whether a field's flag may be given more than once."""
+    annotation = Settings.model_fields[name].annotation
+    return tuple in {get_origin(annotation), *map(get_origin, get_args(annotation))}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _file(given: Mapping[str, Any]) -> Path | None:
+    """The settings file: the one that was named, else one in the working folder, else none."""
+    named = given.get(CONFIG) or os.environ.get(variable(CONFIG))
+    if named is None:
+        return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
+    path = Path(named).expanduser()
+    if not path.is_file():
+        raise ConfigurationError(f"there is no settings file {path}")
+    return path
+
+
+def _problem(location: tuple[int | str, ...], error: ErrorDetails, given: Mapping[str, Any]) -> str:
+    """One error in words: where the value was given, what is wrong with it, and the value unless it is secret."""
+    if not location:
+        return str(error["ctx"]["error"])
+    name = str(location[0])
+    if name in given:
+        where = flag(name)
+    elif variable(name) in os.environ:
+        where = variable(name)
+    else:
+        where = f"{name} in {_file(given)}"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Settings.model_fields, n=1)
+        return f"{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    shown = "" if name == "api_key" else f" (it is {error['input']!r})"
+    return f"{where}: {error['msg']}{shown}"

@@ -1,0 +1,178 @@
+"""An engine as the event loop sees it: one thread for one model, commands in, a stream of events out for each round."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from tenuto.errors import Overloaded, ShuttingDown
+from tenuto.pipelines.base import Pipeline
+from tenuto.runtime.engine.messages import (
+    Cancel,
+    Event,
+    Failed,
+    Release,
+    Residency,
+    Resume,
+    Round,
+    Stop,
+    Stopped,
+    Submit,
+)
+from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.stream import Outlet, RoundStream
+from tenuto.runtime.engine.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The limits of one engine. `queue` counts the rounds that may wait beside those that have a slot."""
+
+    queue: int = 64
+    prefill_chunk: int = 256
+    host_cache_bytes: int = 1 << 30
+    remembered: int = 4096
+    """How many paused sequences are known by their tokens, with or without a cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """An engine at a glance."""
+
+    alive: bool
+    steps: int
+    seconds_since_step: float
+    """While there is work to do, the time since the last step; else 0."""
+    sequences: dict[State, int]
+    cache_bytes: dict[Residency, int]
+    computed: int
+    sampled: int
+
+
+class Engine:
+    """One model's engine. Event-loop thread only; made inside a running loop, freed by `stop`."""
+
+    def __init__(self, name: str, pipeline: Pipeline, settings: EngineSettings = EngineSettings()) -> None:
+        self._name = name
+        self._settings = settings
+        self._slots = pipeline.backend.info.slots
+        self._rounds: dict[str, RoundStream] = {}
+        self._lengths: OrderedDict[str, int] = OrderedDict()  # tokens of each known sequence, the oldest first
+        self._stopping = False
+        self._reserved = 0
+        self._round_s = 1.0
+        outlet = Outlet(self._deliver)
+        self._worker = Worker(pipeline, settings.host_cache_bytes, settings.prefill_chunk, outlet.send)
+        self._thread = threading.Thread(target=self._worker.run, name=f"engine-{name}", daemon=True)
+        self._thread.start()
+
+    def reserve(self) -> None:
+        """Take a place for one round to come; its `submit` uses it up, `unreserve` gives it back.
+
+        Raises:
+            Overloaded: as many rounds are open or reserved as there are slots and places in the queue.
+            ShuttingDown: the engine is stopping.
+        """
+        self._check_alive()
+        if len(self._rounds) + self._reserved >= self._slots + self._settings.queue:
+            raise Overloaded(f"the queue of model {self._name}", self._retry_after())
+        self._reserved += 1
+
+    def unreserve(self) -> None:
+        """Give a reserved place back."""
+        self._reserved -= 1
+
+    def submit(self, sequence: str, tokens: Sequence[int], round: Round) -> RoundStream:
+        """Generate after `tokens`, whatever the sequence has seen before. The sequence must not have an open round.
+
+        Never refused by a full queue: what may be refused is `reserve`, before a run is begun.
+        """
+        return self._begin(sequence, len(tokens), Submit(sequence, tuple(tokens), round))
+
+    def resume(self, sequence: str, offset: int, tokens: Sequence[int], round: Round) -> RoundStream:
+        """Go on with a paused sequence of `offset` tokens, computing only what follows. `holds` must say so."""
+        assert self.holds(sequence, offset)
+        return self._begin(sequence, offset + len(tokens), Resume(sequence, offset, tuple(tokens), round))
+
+    def holds(self, sequence: str, tokens: int) -> bool:
+        """Whether a paused sequence is known here with exactly so many tokens."""
+        return sequence not in self._rounds and self._lengths.get(sequence) == tokens
+
+    def cancel(self, sequence: str) -> None:
+        """Stop the sequence's open round within a step; its stream ends with Stopped."""
+        self._worker.commands.put(Cancel(sequence))
+
+    def release(self, sequence: str) -> None:
+        """Forget a sequence and free its cache."""
+        self._lengths.pop(sequence, None)
+        self._worker.commands.put(Release(sequence))
+
+    def state(self) -> EngineState:
+        """How it is doing. Any thread."""
+        counters = self._worker.counters
+        idle_s = time.monotonic() - counters.last_step if counters.busy else 0.0
+        return EngineState(
+            alive=self._thread.is_alive(),
+            steps=counters.steps,
+            seconds_since_step=idle_s,
+            sequences=self._worker.states(),
+            cache_bytes=self._worker.residency.cache_bytes(),
+            computed=counters.computed,
+            sampled=counters.sampled,
+        )
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        """Cancel all rounds and end the thread, which may take a step."""
+        self._stopping = True
+        self._worker.commands.put(Stop())
+        with anyio.move_on_after(timeout_s + 1):
+            await anyio.to_thread.run_sync(partial(self._thread.join, timeout_s), abandon_on_cancel=True)
+        if self._thread.is_alive():
+            log.error("the engine of %s did not stop within %g s", self._name, timeout_s)
+
+    def _begin(self, sequence: str, length: int, command: Submit | Resume) -> RoundStream:
+        self._check_alive()
+        assert sequence not in self._rounds, "a sequence has one open round"
+        stream = self._rounds[sequence] = RoundStream()
+        self._lengths[sequence] = length
+        self._lengths.move_to_end(sequence)
+        self._forget_oldest()
+        self._worker.commands.put(command)
+        return stream
+
+    def _check_alive(self) -> None:
+        if self._stopping or not self._thread.is_alive():
+            raise ShuttingDown(f"the engine of {self._name} has stopped")
+
+    def _forget_oldest(self) -> None:
+        excess = len(self._lengths) - self._settings.remembered
+        idle = (sequence for sequence in self._lengths if sequence not in self._rounds)
+        for sequence in [known for _, known in zip(range(excess), idle, strict=False)]:
+            self.release(sequence)
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            stream = self._rounds.get(event.sequence)
+            if stream is None:
+                continue
+            match event:
+                case Stopped():
+                    del self._rounds[event.sequence]
+                    if event.sequence in self._lengths:
+                        self._lengths[event.sequence] = event.usage.prompt + event.usage.sampled
+                    self._round_s += 0.1 * (event.usage.total_s - self._round_s)
+                case Failed():
+                    del self._rounds[event.sequence]
+                    self._lengths.pop(event.sequence, None)
+            stream.put(event)
+
+    def _retry_after(self) -> float:
+        """About the time in which the queue gets a place free."""
+        return round(min(max(self._round_s, 1.0), 60.0))

@@ -1,0 +1,175 @@
+"""Where the caches live: which sequence holds which slot, what lies in host memory, and how many bytes that is.
+
+The one accountant of an engine's cache. Engine thread only. When a slot is needed, the paused sequence that was used
+longest ago gives way: to host memory while its budget lasts, where again the oldest gives way, and then to nothing.
+"""
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from tenuto.pipelines.base import Backend, Snapshot
+from tenuto.runtime.engine.messages import Residency
+from tenuto.runtime.engine.sequence import Sequence, common_prefix
+
+log = logging.getLogger(__name__)
+
+WORTH_SHARING = 16
+"""A shared prefix of fewer tokens is cheaper to compute than to look after."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCopy:
+    """A cache in host memory, and the tokens that it is the cache of."""
+
+    tokens: tuple[int, ...]
+    snapshot: Snapshot
+
+
+class CacheResidency:
+    """Slots and host memory of one backend. Engine thread only.
+
+    A sequence's `slot` and `cached` are changed here and where its tokens are fed, nowhere else.
+    """
+
+    def __init__(self, backend: Backend, host_budget_bytes: int) -> None:
+        self._backend = backend
+        self._free = list(range(backend.info.slots - 1, -1, -1))
+        self._holders: OrderedDict[str, Sequence] = OrderedDict()  # the least recently used first
+        self._host: OrderedDict[str, HostCopy] = OrderedDict()  # the oldest first
+        self._host_budget = host_budget_bytes
+        self._host_bytes = 0
+        self.host_peak_bytes = 0
+
+    @property
+    def free_slots(self) -> int:
+        """How many slots hold nothing."""
+        return len(self._free)
+
+    def holders(self) -> list[Sequence]:
+        """The sequences that have a slot, the least recently used first."""
+        return list(self._holders.values())
+
+    def where(self, sequence: Sequence) -> Residency:
+        """Where a sequence's cache lives."""
+        if sequence.slot is not None:
+            return Residency.DEVICE
+        return Residency.HOST if sequence.id in self._host else Residency.NONE
+
+    def cache_bytes(self) -> dict[Residency, int]:
+        """Bytes of cache in use, by place. Any thread."""
+        tokens = sum(sequence.cached for sequence in self.holders())
+        return {Residency.DEVICE: tokens * self._backend.info.bytes_per_token, Residency.HOST: self._host_bytes}
+
+    def touch(self, sequence: Sequence) -> None:
+        """A sequence was used just now."""
+        if sequence.slot is not None:
+            self._holders.move_to_end(sequence.id)
+
+    def keep(self, sequence: Sequence, tokens: int) -> None:
+        """Cut what a sequence holds in its slot back to its first `tokens`, or to nothing where that cannot be done."""
+        if sequence.slot is None or sequence.cached <= tokens:
+            return
+        if tokens == 0 or not self._backend.truncate(sequence.slot, tokens):
+            self._backend.release(sequence.slot)
+            tokens = 0
+        sequence.cached = tokens
+
+    def place(self, sequence: Sequence, victim: Sequence | None) -> None:
+        """See to it that a sequence has a slot, with as much of its cache as can be had.
+
+        That is its own, in the slot or from host memory, or a prefix that another sequence has in common with it.
+        At least one token is left to feed, so that there is something to sample from. Where no slot is free,
+        `victim` gives its own. What the backend raises passes through; the sequence then holds nothing.
+        """
+        wanted = len(sequence.tokens) - 1
+        if sequence.slot is not None:
+            self.keep(sequence, wanted)
+            self.touch(sequence)
+            return
+        copy = self._take_copy(sequence)
+        own = 0 if copy is None else self._usable(len(copy.tokens), common_prefix(copy.tokens, sequence.tokens[:-1]))
+        donor, shared = self._best_donor(sequence.tokens[:-1])
+        if shared < max(WORTH_SHARING, own + 1):
+            donor = None
+        # A victim that is the donor leaves its cache where it lies; `victim.cached` says how much until it is evicted.
+        lies_in_place = donor is not None and donor is victim
+        held = donor.cached if donor is not None else 0
+        source = donor.slot if donor is not None else None
+        slot = self._free.pop() if victim is None else self._evict(victim)
+        sequence.slot, sequence.cached = slot, 0
+        self._holders[sequence.id] = sequence
+        try:
+            if lies_in_place:
+                sequence.cached = held
+                self.keep(sequence, shared)
+                return
+            self._backend.release(slot)
+            if source is not None:
+                self._backend.fork(source, slot, shared)
+                sequence.cached = shared
+            elif copy is not None and own > 0:
+                self._backend.restore(slot, copy.snapshot)
+                sequence.cached = len(copy.tokens)
+                self.keep(sequence, own)
+        except Exception:
+            self.drop(sequence)
+            raise
+
+    def drop(self, sequence: Sequence) -> None:
+        """Free all that a sequence holds, on device and in host memory."""
+        self._take_copy(sequence)
+        if sequence.slot is not None:
+            slot, sequence.slot, sequence.cached = sequence.slot, None, 0
+            del self._holders[sequence.id]
+            self._backend.release(slot)
+            self._free.append(slot)
+
+    def _usable(self, held: int, common: int) -> int:
+        """How much of a cache of `held` tokens serves where `common` of them are wanted."""
+        return common if common == held or self._backend.info.can_truncate else 0
+
+    def _best_donor(self, wanted: list[int]) -> tuple[Sequence | None, int]:
+        best: Sequence | None = None
+        most = 0
+        for holder in self._holders.values():
+            if holder.cached > most and holder.tokens[:1] == wanted[:1]:
+                shared = self._usable(holder.cached, common_prefix(holder.tokens[: holder.cached], wanted))
+                if shared > most:
+                    best, most = holder, shared
+        return best, most
+
+    def _evict(self, victim: Sequence) -> int:
+        """Move a cache to host memory if it fits there, and give its slot, which still holds the cache."""
+        assert victim.slot is not None
+        slot = victim.slot
+        if victim.cached and self._make_host_room(victim.cached * self._backend.info.bytes_per_token):
+            try:
+                snapshot = self._backend.snapshot(slot)
+            except Exception:  # a copy is a convenience: without it the victim is computed again
+                log.exception("the cache of sequence %s cannot be copied out", victim.id)
+            else:
+                self._keep_copy(victim, snapshot)
+        del self._holders[victim.id]
+        victim.slot, victim.cached = None, 0
+        return slot
+
+    def _keep_copy(self, victim: Sequence, snapshot: Snapshot) -> None:
+        if self._make_host_room(snapshot.nbytes):
+            self._host[victim.id] = HostCopy(tuple(victim.tokens[: victim.cached]), snapshot)
+            self._host_bytes += snapshot.nbytes
+            self.host_peak_bytes = max(self.host_peak_bytes, self._host_bytes)
+
+    def _make_host_room(self, nbytes: int) -> bool:
+        if nbytes > self._host_budget:
+            return False
+        while self._host_bytes + nbytes > self._host_budget:
+            _, oldest = self._host.popitem(last=False)
+            self._host_bytes -= oldest.snapshot.nbytes
+        return True
+
+    def _take_copy(self, sequence: Sequence) -> HostCopy | None:
+        copy = self._host.pop(sequence.id, None)
+        if copy is not None:
+            self._host_bytes -= copy.snapshot.nbytes
+        return copy

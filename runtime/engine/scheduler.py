@@ -1,0 +1,124 @@
+"""Who is fed how much in the next step, and who is admitted next: pure functions, without threads, clocks or caches.
+
+Decoding sequences get one token each; what is left of the step's budget goes to prefill, shared evenly, so that a
+short resume does not wait for a long cold prompt and neither stops the others from decoding. Admission is first come,
+first served, which with rounds of bounded length starves nobody.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one step may carry: `tokens` over all rows, of which prefill gets `chunk` while others decode."""
+
+    tokens: int
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """A sequence with tokens yet to be fed."""
+
+    id: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many tokens of a sequence go into the step."""
+
+    id: str
+    tokens: int
+
+
+def plan(decoding: Sequence[str], prefilling: Sequence[Prefill], budget: Budget, turn: int) -> list[Share]:
+    """Divide a step's budget.
+
+    `turn` counts the steps; where not everybody fits, it decides who begins, so that everybody's turn comes.
+    While there is prefill, at least one token of the budget is prefill's; while there is decoding, at least one is
+    decoding's, and where both do not fit into a budget of one, the turns alternate.
+    """
+    reserve = 1 if prefilling else 0
+    if budget.tokens == 1 and prefilling and decoding:
+        reserve = turn % 2
+        turn //= 2
+    decode = _rotate(decoding, turn)[: budget.tokens - reserve]
+    left = budget.tokens - len(decode)
+    if decode:
+        left = min(left, budget.chunk)
+    shares = [Share(id, 1) for id in decode]
+    return shares + _fill(_rotate(prefilling, turn), left)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A waiting sequence, in order of arrival. `resident`: it has a slot. `moves`: admitting it moves a cache in."""
+
+    id: str
+    resident: bool
+    moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who is admitted, and whose slot it takes where none is free."""
+
+    id: str
+    evict: str | None = None
+
+
+def admit(waiting: Sequence[Candidate], free: int, paused: Sequence[str]) -> list[Admission]:
+    """Choose who is admitted now. At most one cache is moved, in or out.
+
+    `paused` are the sequences that hold a slot and do nothing, the first to give way first. After them, a resident one
+    that waits behind the candidate gives way, the latest first: else a stream of resumes could keep a slot for ever.
+    """
+    admitted: list[Admission] = []
+    taken: set[str] = set()
+    idle = list(paused)
+    blocked = moved = False
+    for at, candidate in enumerate(waiting):
+        if candidate.id in taken:
+            continue
+        if candidate.resident:
+            admitted.append(Admission(candidate.id))
+            continue
+        if blocked or (moved and candidate.moves):
+            blocked = True
+            continue
+        victim = None
+        if free > 0:
+            free -= 1
+        else:
+            behind = (c.id for c in reversed(waiting[at + 1 :]) if c.resident and c.id not in taken)
+            victim = None if moved else (idle.pop(0) if idle else next(behind, None))
+            if victim is None:
+                blocked = True
+                continue
+            taken.add(victim)
+        moved = moved or candidate.moves or victim is not None
+        admitted.append(Admission(candidate.id, victim))
+    return admitted
+
+
+def _rotate(entries: Sequence[_Entry], turn: int) -> Sequence[_Entry]:
+    if not entries:
+        return entries
+    start = turn % len(entries)
+    return [*entries[start:], *entries[:start]]
+
+
+def _fill(prefilling: Sequence[Prefill], tokens: int) -> list[Share]:
+    """Even shares; what a short one does not need goes to the longer ones. Where not all fit, the first get a token."""
+    entries = sorted(prefilling[: max(tokens, 0)], key=lambda entry: entry.pending)
+    shares: list[Share] = []
+    for served, entry in enumerate(entries):
+        share = min(entry.pending, tokens // (len(entries) - served))
+        shares.append(Share(entry.id, share))
+        tokens -= share
+    return shares

@@ -1,0 +1,125 @@
+"""A sequence's life: a table of (state, event) -> state, and what the engine knows of one sequence.
+
+Everything that changes a sequence's state goes through `Sequence.on`; the diagram in docs/ is made from the table.
+"""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tenuto.pipelines.base import Constraint, Sampler, TextDecoder
+from tenuto.runtime.engine.messages import Residency, Round
+from tenuto.runtime.engine.stops import StopStrings
+
+
+class State(StrEnum):
+    """Where a sequence stands."""
+
+    WAITING = "waiting"
+    PREFILLING = "prefilling"
+    DECODING = "decoding"
+    PAUSED = "paused"
+    FAILED = "failed"
+    RELEASED = "released"
+
+
+class Happening(StrEnum):
+    """What can happen to a sequence."""
+
+    SUBMIT = "submit"
+    ADMIT = "admit"
+    READ = "read"
+    STOP = "stop"
+    CANCEL = "cancel"
+    FAIL = "fail"
+    RELEASE = "release"
+
+
+TRANSITIONS: dict[tuple[State, Happening], State] = {
+    # A new sequence is a paused one that holds nothing yet.
+    (State.PAUSED, Happening.SUBMIT): State.WAITING,
+    (State.WAITING, Happening.ADMIT): State.PREFILLING,
+    (State.PREFILLING, Happening.READ): State.DECODING,
+    (State.DECODING, Happening.STOP): State.PAUSED,
+    (State.WAITING, Happening.CANCEL): State.PAUSED,
+    (State.PREFILLING, Happening.CANCEL): State.PAUSED,
+    (State.DECODING, Happening.CANCEL): State.PAUSED,
+    (State.WAITING, Happening.FAIL): State.FAILED,
+    (State.PREFILLING, Happening.FAIL): State.FAILED,
+    (State.DECODING, Happening.FAIL): State.FAILED,
+    (State.PAUSED, Happening.RELEASE): State.RELEASED,
+    (State.FAILED, Happening.RELEASE): State.RELEASED,
+}
+
+
+class IllegalTransition(Exception):
+    """A bug: what happened cannot happen in this state. The state is unchanged."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenRound:
+    """The generation that a sequence is in, from its command to its stop."""
+
+    round: Round
+    arrived: float
+    arrival: int
+    """Counts the commands; admission is in this order."""
+    prompt: int
+    had: int
+    """How many of the prompt's tokens had a cache when the sequence last stopped."""
+    sampler: Sampler
+    constraint: Constraint | None
+    decoder: TextDecoder | None = None
+    stops: StopStrings | None = None
+    residency: Residency = Residency.NONE
+    held: int = 0
+    """How many of the prompt's tokens had a cache, of its own or shared, when the sequence was admitted."""
+    admitted: float | None = None
+    first_token: float | None = None
+    computed: int = 0
+    sampled: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One stream of tokens and where its cache is. Engine thread only.
+
+    `tokens` are all; the first `cached` of them have a cache, in `slot` if that is set, else in host memory.
+    Invariant: in a slot, the backend holds exactly `cached` tokens there, equal to `tokens[:cached]`.
+    """
+
+    id: str
+    state: State = State.PAUSED
+    tokens: list[int] = field(default_factory=list)
+    cached: int = 0
+    had: int = 0
+    """How many tokens had a cache at the last stop, wherever that cache has gone since."""
+    slot: int | None = None
+    open: OpenRound | None = None
+
+    def on(self, happening: Happening) -> None:
+        """Move to the next state, or leave the state unchanged and raise."""
+        try:
+            self.state = TRANSITIONS[self.state, happening]
+        except KeyError:
+            raise IllegalTransition(f"{happening} while {self.state}") from None
+
+    @property
+    def pending(self) -> int:
+        """How many tokens are still to be fed before the next one can be sampled."""
+        return len(self.tokens) - self.cached
+
+
+def common_prefix(left: Tokens[int], right: Tokens[int]) -> int:
+    """How many tokens two streams have in common from the start."""
+    end = min(len(left), len(right))
+    if left[:end] == right[:end]:
+        return end
+    low, high = 0, end  # left[:low] == right[:low], left[:high] != right[:high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low

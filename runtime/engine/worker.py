@@ -1,0 +1,346 @@
+"""The engine's thread: takes commands, admits, feeds one batch a step, samples, and tells what happened.
+
+It owns its backend and everything about it; nobody else touches them. A step that raises fails what was in it and
+nothing else.
+"""
+
+import logging
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed
+from tenuto.pipelines.base import Sampled as Samples
+from tenuto.runtime.engine.messages import (
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Release,
+    Residency,
+    Resume,
+    Round,
+    RoundUsage,
+    Sampled,
+    Stop,
+    StopCause,
+    Stopped,
+    Submit,
+)
+from tenuto.runtime.engine.residency import CacheResidency
+from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, plan
+from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State, common_prefix
+from tenuto.runtime.engine.stops import StopStrings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the worker has done so far. Written by its thread, read by any."""
+
+    steps: int = 0
+    last_step: float = 0.0
+    computed: int = 0
+    sampled: int = 0
+    busy: bool = False
+
+
+class Worker:
+    """The body of an engine's thread. Only `commands` may be touched from outside, and the reading properties."""
+
+    def __init__(
+        self, pipeline: Pipeline, host_cache_bytes: int, prefill_chunk: int, send: Callable[[list[Event]], None]
+    ) -> None:
+        self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.counters = Counters(last_step=time.monotonic())
+        self.residency = CacheResidency(pipeline.backend, host_cache_bytes)
+        self._codec: Codec = pipeline.codec
+        self._backend = pipeline.backend
+        self._budget = Budget(pipeline.backend.info.batch_tokens, prefill_chunk)
+        self._send = send
+        self._sequences: dict[str, Sequence] = {}
+        self._waiting: deque[Sequence] = deque()  # in order of arrival
+        self._prefilling: dict[str, Sequence] = {}
+        self._decoding: dict[str, Sequence] = {}
+        self._events: list[Event] = []
+        self._arrivals = 0
+
+    def states(self) -> dict[State, int]:
+        """How many sequences are in each state that lasts. Any thread."""
+        waiting, prefilling, decoding = len(self._waiting), len(self._prefilling), len(self._decoding)
+        paused = len(self._sequences) - waiting - prefilling - decoding
+        return {
+            State.WAITING: waiting,
+            State.PREFILLING: prefilling,
+            State.DECODING: decoding,
+            State.PAUSED: max(paused, 0),
+        }
+
+    def run(self) -> None:
+        """Work until Stop. A bug in here ends all open rounds and the thread, and is seen by /health."""
+        try:
+            while self._take_commands():
+                self._admit()
+                if self._prefilling or self._decoding:
+                    self._step()
+                self._flush()
+            for sequence in list(self._sequences.values()):
+                self._cancel(sequence)
+                self._release(sequence)
+        except Exception as error:
+            log.exception("the engine's thread ends")
+            for sequence in self._sequences.values():
+                if sequence.open is not None:
+                    self._events.append(Failed(sequence.id, f"the engine failed: {error}", _usage(sequence.open)))
+        finally:
+            self._flush()
+            self._backend.close()
+
+    # Commands.
+
+    def _take_commands(self) -> bool:
+        """Read what has come; wait only when there is nothing to do. False on Stop."""
+        idle = not (self._waiting or self._prefilling or self._decoding)
+        self.counters.busy = not idle
+        while True:
+            try:
+                command = self.commands.get(block=idle)
+            except queue.Empty:
+                return True
+            if idle:
+                self.counters.last_step = time.monotonic()
+                self.counters.busy = True
+            idle = False
+            match command:
+                case Submit():
+                    self._submit(command)
+                case Resume():
+                    self._resume(command)
+                case Cancel():
+                    if (sequence := self._sequences.get(command.sequence)) is not None:
+                        self._cancel(sequence)
+                case Release():
+                    if (sequence := self._sequences.get(command.sequence)) is not None:
+                        self._cancel(sequence)
+                        self._release(sequence)
+                case Stop():
+                    return False
+
+    def _submit(self, command: Submit) -> None:
+        sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence))
+        common = common_prefix(sequence.tokens[: sequence.had], command.tokens)
+        self.residency.keep(sequence, common)
+        sequence.had = common
+        sequence.tokens = list(command.tokens)
+        self._open(sequence, command.round)
+
+    def _resume(self, command: Resume) -> None:
+        sequence = self._sequences[command.sequence]
+        assert len(sequence.tokens) == command.offset, "a resume goes on where the sequence stopped"
+        sequence.tokens.extend(command.tokens)
+        self._open(sequence, command.round)
+
+    def _open(self, sequence: Sequence, round: Round) -> None:
+        sequence.on(Happening.SUBMIT)
+        self._waiting.append(sequence)
+        self._arrivals += 1
+        try:
+            sequence.open = OpenRound(
+                round=round,
+                arrived=time.monotonic(),
+                arrival=self._arrivals,
+                prompt=len(sequence.tokens),
+                had=sequence.had,
+                constraint=None if round.grammar is None else self._codec.constraint(round.grammar),
+                sampler=self._backend.sampler(round.sampling),
+                decoder=self._codec.decoder() if round.stop_strings else None,
+                stops=StopStrings(round.stop_strings) if round.stop_strings else None,
+            )
+        except Exception as error:  # a grammar or sampler that cannot be made fails its own round
+            log.exception("the round of sequence %s cannot begin", sequence.id)
+            self._fail(sequence, error)
+
+    # Admission.
+
+    def _admit(self) -> None:
+        if not self._waiting:
+            return
+        paused = [holder.id for holder in self.residency.holders() if holder.state is State.PAUSED]
+        candidates = [
+            Candidate(s.id, s.slot is not None, self.residency.where(s) is Residency.HOST) for s in self._waiting
+        ]
+        for admission in admit(candidates, self.residency.free_slots, paused):
+            sequence = self._sequences[admission.id]
+            victim = None if admission.evict is None else self._sequences[admission.evict]
+            self._place(sequence, victim)
+
+    def _place(self, sequence: Sequence, victim: Sequence | None) -> None:
+        assert sequence.open is not None
+        sequence.open.residency = self.residency.where(sequence)
+        try:
+            self.residency.place(sequence, victim)
+        except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
+            log.exception("the cache of sequence %s cannot be placed", sequence.id)
+            self._fail(sequence, error)
+            return
+        self._waiting.remove(sequence)
+        sequence.on(Happening.ADMIT)
+        sequence.open.held = sequence.cached
+        sequence.open.admitted = time.monotonic()
+        self._prefilling[sequence.id] = sequence
+
+    # Steps.
+
+    def _step(self) -> None:
+        waiting_prefill = [Prefill(s.id, s.pending) for s in self._prefilling.values()]
+        shares = plan(list(self._decoding), waiting_prefill, self._budget, self.counters.steps)
+        fed: list[tuple[Sequence, int]] = []
+        rows: list[Row] = []
+        for share in shares:
+            sequence = self._sequences[share.id]
+            row = self._row(sequence, share.tokens)
+            if row is not None:
+                fed.append((sequence, share.tokens))
+                rows.append(row)
+        if not rows:
+            return
+        try:
+            samples = self._backend.collect(self._backend.launch(rows))
+        except Exception as error:  # the caches of the batch are undefined now; all others are as they were
+            log.exception("a step over %d sequences failed", len(rows))
+            for sequence, _ in fed:
+                self._fail(sequence, error)
+            return
+        finally:
+            self.counters.steps += 1
+            self.counters.last_step = time.monotonic()
+        self._advance(fed, samples)
+
+    def _row(self, sequence: Sequence, tokens: int) -> Row | None:
+        assert sequence.open is not None
+        assert sequence.slot is not None
+        start = sequence.cached
+        if tokens < sequence.pending:
+            return Row(sequence.slot, start, sequence.tokens[start : start + tokens])
+        try:
+            constraint = sequence.open.constraint
+            mask = None if constraint is None else constraint.mask()
+        except Exception as error:  # a grammar that fails is its own sequence's affair
+            log.exception("the grammar of sequence %s failed", sequence.id)
+            self._fail(sequence, error)
+            return None
+        return Row(sequence.slot, start, sequence.tokens[start:], sequence.open.sampler, mask)
+
+    def _advance(self, fed: list[tuple[Sequence, int]], samples: Samples) -> None:
+        now = self.counters.last_step
+        for (sequence, tokens), sample in zip(fed, samples, strict=True):
+            sequence.cached += tokens
+            assert sequence.open is not None
+            if sequence.state is State.PREFILLING:
+                sequence.open.computed += tokens
+                self.counters.computed += tokens
+            if sample is None:
+                continue
+            if isinstance(sample, RowFailed):
+                log.error("sampling for sequence %s failed", sequence.id, exc_info=sample.error)
+                self._fail(sequence, sample.error)
+                continue
+            if sequence.state is State.PREFILLING:
+                sequence.on(Happening.READ)
+                del self._prefilling[sequence.id]
+                self._decoding[sequence.id] = sequence
+                sequence.open.first_token = now
+            self._take(sequence, sample)
+
+    def _take(self, sequence: Sequence, token: int) -> None:
+        """A token has been sampled: keep it, tell it, and stop where it says so."""
+        opened = sequence.open
+        assert opened is not None
+        sequence.tokens.append(token)
+        opened.sampled += 1
+        self.counters.sampled += 1
+        self._events.append(Sampled(sequence.id, (token,)))
+        try:
+            if opened.constraint is not None:
+                opened.constraint.accept(token)
+        except Exception as error:  # as in _row
+            log.exception("the grammar of sequence %s failed", sequence.id)
+            self._fail(sequence, error)
+            return
+        if token in opened.round.stop_tokens:
+            self._stop(sequence, StopCause.END)
+        elif opened.stops is not None and opened.decoder is not None and self._stop_string(opened, token):
+            self._stop(sequence, StopCause.STOP_STRING)
+        elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
+            self._stop(sequence, StopCause.LIMIT)
+
+    @staticmethod
+    def _stop_string(opened: OpenRound, token: int) -> bool:
+        assert opened.stops is not None
+        assert opened.decoder is not None
+        opened.stops.push(opened.decoder.push(token))
+        return opened.stops.matched is not None
+
+    # Ends.
+
+    def _stop(self, sequence: Sequence, cause: StopCause) -> None:
+        sequence.on(Happening.STOP)
+        matched = sequence.open.stops.matched if sequence.open is not None and sequence.open.stops is not None else None
+        self._close(sequence, lambda usage: Stopped(sequence.id, cause, usage, matched))
+
+    def _cancel(self, sequence: Sequence) -> None:
+        if sequence.open is not None:
+            sequence.on(Happening.CANCEL)
+            self._close(sequence, lambda usage: Stopped(sequence.id, StopCause.CANCELLED, usage))
+
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        sequence.on(Happening.FAIL)
+        self._close(sequence, lambda usage: Failed(sequence.id, f"{type(error).__name__}: {error}", usage))
+        self._release(sequence)
+
+    def _close(self, sequence: Sequence, event: Callable[[RoundUsage], Event]) -> None:
+        """End the open round: free what belongs to it and tell; the cache stays."""
+        opened, sequence.open = sequence.open, None
+        if sequence in self._waiting:
+            self._waiting.remove(sequence)
+        self._prefilling.pop(sequence.id, None)
+        self._decoding.pop(sequence.id, None)
+        self.residency.touch(sequence)
+        sequence.had = max(sequence.had, sequence.cached)
+        if opened is not None:
+            opened.sampler.close()
+        self._events.append(event(_usage(opened)))
+
+    def _release(self, sequence: Sequence) -> None:
+        sequence.on(Happening.RELEASE)
+        del self._sequences[sequence.id]
+        try:
+            self.residency.drop(sequence)
+        except Exception:  # the slot is lost to us, the engine is not
+            log.exception("the slot of sequence %s cannot be released", sequence.id)
+
+    def _flush(self) -> None:
+        if self._events:
+            self._send(self._events)
+            self._events = []
+
+
+def _usage(opened: OpenRound | None) -> RoundUsage:
+    if opened is None:
+        return RoundUsage()
+    now = time.monotonic()
+    return RoundUsage(
+        prompt=opened.prompt,
+        computed=opened.computed,
+        cached=opened.held,
+        new=opened.prompt - opened.had,
+        sampled=opened.sampled,
+        residency=opened.residency,
+        miss_reason="not_resident" if opened.admitted is not None and opened.had > opened.held + 1 else None,
+        waited_s=(opened.admitted or now) - opened.arrived,
+        first_token_s=None if opened.first_token is None else opened.first_token - opened.arrived,
+        total_s=now - opened.arrived,
+    )

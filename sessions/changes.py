@@ -1,0 +1,134 @@
+"""What can change in the store: plain facts, of which a commit is a sequence that is kept as a whole or not at all."""
+
+from dataclasses import dataclass
+
+from tenuto.sessions.items import Item
+from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord
+from tenuto.sessions.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSession:
+    """Keep the session's own row as it is when the commit is asked for, without its items and ledgers."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class AddItems:
+    """Add items at the end; `start` is how many the session had before."""
+
+    uid: str
+    start: int
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CutItems:
+    """Keep the first `keep` items. The tokens of the others go with them."""
+
+    uid: str
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddSpans:
+    """Add the tokens of the items from `start` on, one span an item, to one ledger."""
+
+    uid: str
+    fingerprint: str
+    start: int
+    spans: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CutSpans:
+    """Keep the tokens of the first `keep` items, in one ledger or (fingerprint None) in all of them."""
+
+    uid: str
+    fingerprint: str | None
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRun:
+    """Keep a run as it is now."""
+
+    run: RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCall:
+    """Keep a call as it is now; run, round and position say which."""
+
+    call: CallRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SavePause:
+    """Keep an approval or question as it is now."""
+
+    pause: PauseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SaveKey:
+    """Let an Idempotency-Key stand for a run. It goes when the run goes, or at `expires_at`."""
+
+    principal: str
+    key: str
+    run_id: str
+    body_digest: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSession:
+    """Delete a session with its items, ledgers, runs, calls, pauses, notes, and the keys of its runs."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutNote:
+    """Write a note. `scope` is a session's uid or `principal:NAME`."""
+
+    scope: str
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyNotes:
+    """Copy all notes of one scope to another; what the other has under the same key is replaced."""
+
+    source: str
+    target: str
+
+
+Change = (
+    SaveSession
+    | AddItems
+    | CutItems
+    | AddSpans
+    | CutSpans
+    | SaveRun
+    | SaveCall
+    | SavePause
+    | SaveKey
+    | DeleteSession
+    | PutNote
+    | CopyNotes
+)
+
+
+def whole(session: Session) -> list[Change]:
+    """The changes that write a session which the store does not have yet."""
+    changes: list[Change] = [SaveSession(session)]
+    if session.items:
+        changes.append(AddItems(session.uid, 0, tuple(session.items)))
+    for ledger in session.ledgers.values():
+        spans = tuple(tuple(ledger.span(item)) for item in range(ledger.items))
+        if spans:
+            changes.append(AddSpans(session.uid, ledger.fingerprint, 0, spans))
+    return changes

@@ -1,0 +1,209 @@
+"""What a client saw of a session: its items with the server's own rounds folded away, and digests of them. Pure.
+
+An item is *visible* if a client that repeats the conversation would send it: system and user items, assistant turns,
+and results of client tools. Results with `server` true are the runtime's record and are not: those of server tools,
+and those that the runtime wrote in place of a client that never answered.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """An item as a client saw it. It stands for the session's items from `start` up to `end`, hidden ones included."""
+
+    item: Item
+    start: int
+    end: int
+
+
+def canonical(items: Iterable[Item]) -> list[Item]:
+    """The items with tool results in the order of their calls and named by them, as sessions keep them."""
+    done: list[Item] = []
+    names: dict[str, str] = {}
+    order: dict[str, int] = {}
+    batch: list[ToolResultItem] = []
+
+    def flush() -> None:
+        batch.sort(key=lambda result: order.get(result.call_id, len(order)))
+        done.extend(replace(r, name=names[r.call_id]) if not r.name and r.call_id in names else r for r in batch)
+        batch.clear()
+
+    for item in items:
+        if isinstance(item, ToolResultItem):
+            batch.append(item)
+            continue
+        flush()
+        if isinstance(item, AssistantItem):
+            order = {call.id: index for index, call in enumerate(item.calls)}
+            names.update((call.id, call.name) for call in item.calls)
+        done.append(item)
+    flush()
+    return done
+
+
+def visible(items: Sequence[Item], first: int = 0) -> list[Visible]:
+    """The visible items among `items[first:]`; `first` must be where a visible item begins.
+
+    Rounds that called only server tools become one assistant item with the round after them. An assistant item with
+    neither text nor client calls is hidden: clients leave it out or send it empty, as they like.
+    """
+    found: list[Visible] = []
+    position = first
+    while position < len(items):
+        item, end = _fold(items, position)
+        if _is_hidden(item):
+            if found:
+                found[-1] = replace(found[-1], end=end)
+        else:
+            found.append(Visible(item, position, end))
+        position = end
+    return found
+
+
+def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
+    """The item at `start`, with the rounds that join it if it is a server's, and the index after what was used."""
+    item, end = items[start], start + 1
+    if not isinstance(item, AssistantItem):
+        return item, end
+    rounds = [item]
+    while rounds[-1].calls and all(call.server for call in rounds[-1].calls):
+        while end < len(items) and _is_record(items[end]):
+            end += 1
+        if end == len(items) or not isinstance(after := items[end], AssistantItem):
+            break
+        rounds.append(after)
+        end += 1
+    return AssistantItem(
+        text="".join(one.text for one in rounds),
+        reasoning="".join(one.reasoning for one in rounds),
+        calls=tuple(call for one in rounds for call in one.calls if not call.server),
+        incomplete=rounds[-1].incomplete,
+    ), end
+
+
+def _is_record(item: Item) -> bool:
+    return isinstance(item, ToolResultItem) and item.server
+
+
+def _is_hidden(item: Item) -> bool:
+    return _is_record(item) or (isinstance(item, AssistantItem) and not item.text and not item.calls)
+
+
+def canonical_arguments(text: str) -> str:
+    """The arguments of a call as one text for all ways of writing the same JSON; nothing and null are `{}`.
+
+    Text that is not JSON stands for itself.
+    """
+    try:
+        value = json.loads(text, parse_float=_number) if text.strip() else None
+        return json.dumps({} if value is None else value, sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _number(text: str) -> float | int:
+    # JavaScript clients write 1.0 as 1.
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def difference(stored: Item, given: Item) -> str | None:
+    """In what a client's visible item differs from ours, None where it repeats it.
+
+    Reasoning and call ids count only where the client gives them.
+    """
+    if stored.kind != given.kind:
+        return f"kind ({given.kind})"
+    if stored.text != given.text:
+        return "text"
+    if isinstance(stored, AssistantItem) and isinstance(given, AssistantItem):
+        if given.reasoning and stored.reasoning != given.reasoning:
+            return "reasoning"
+        return _calls_difference(stored.calls, given.calls)
+    if isinstance(stored, ToolResultItem) and isinstance(given, ToolResultItem):
+        if stored.is_error != given.is_error:
+            return "is_error"
+        if _ids_differ(stored.call_id, given.call_id):
+            return "call id"
+    return None
+
+
+def _calls_difference(stored: Sequence[ToolCall], given: Sequence[ToolCall]) -> str | None:
+    if [call.name for call in stored] != [call.name for call in given]:
+        return "calls"
+    for mine, theirs in zip(stored, given, strict=True):
+        if _ids_differ(mine.id, theirs.id):
+            return f"call id of {mine.name}"
+        if mine.arguments != theirs.arguments and (
+            canonical_arguments(mine.arguments) != canonical_arguments(theirs.arguments)
+        ):
+            return f"arguments of {mine.name}"
+    return None
+
+
+def _ids_differ(stored: str, given: str) -> bool:
+    return bool(stored and given and stored != given)
+
+
+def _content(item: Item) -> bytes:
+    """All of a visible item that both sides always have: no reasoning and no call ids."""
+    content: list[object] = [item.kind, item.text]
+    if isinstance(item, AssistantItem):
+        content.append([[call.name, canonical_arguments(call.arguments)] for call in item.calls])
+    if isinstance(item, ToolResultItem):
+        content.append(item.is_error)
+    return json.dumps(content).encode()
+
+
+def _chain(before: bytes, item: Item) -> bytes:
+    return hashlib.sha256(before + _content(item)).digest()
+
+
+def digests(items: Iterable[Visible]) -> list[str]:
+    """One digest for each visible item; the k-th names the first k of them.
+
+    Items that repeat each other have equal digests; equal digests leave reasoning and call ids to be compared.
+    """
+    chain, found = b"", []
+    for one in items:
+        chain = _chain(chain, one.item)
+        found.append(chain.hex())
+    return found
+
+
+@dataclass(slots=True)
+class Trace:
+    """The digest of a growing list of items, computed for what is new since it was last asked for."""
+
+    _seen: list[Item] = field(default_factory=list)
+    _starts: list[int] = field(default_factory=list)
+    _chains: list[bytes] = field(default_factory=list)
+
+    def digest(self, items: Sequence[Item]) -> str:
+        """The digest of all visible items; empty where there are none."""
+        same = next((i for i, equal in enumerate(map(is_, self._seen, items)) if not equal), None)
+        same = min(len(self._seen), len(items)) if same is None else same
+        # Later items can still join the last visible item, so it stays only if another begins within what is the same.
+        while self._starts and self._starts[-1] >= same:
+            self._pop()
+        first = self._starts[-1] if self._starts else 0
+        if self._starts:
+            self._pop()
+        chain = self._chains[-1] if self._chains else b""
+        for one in visible(items, first):
+            chain = _chain(chain, one.item)
+            self._starts.append(one.start)
+            self._chains.append(chain)
+        self._seen = list(items)
+        return chain.hex()
+
+    def _pop(self) -> None:
+        self._starts.pop()
+        self._chains.pop()

@@ -1,0 +1,184 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as checks
+from hypothesis import strategies as st
+
+from tenuto.errors import ConfigurationError
+from tenuto.runtime.config import CONFIG, Settings, flag, is_loopback, load, takes_several, variable
+
+SAMPLES: dict[str, tuple[str, str, Any]] = {
+    # field: (as a flag or variable, as TOML, as it is then)
+    "model": ("scripted:a.json", '["scripted:a.json"]', ("scripted:a.json",)),
+    "context": ("4096", "4096", 4096),
+    "slots": ("3", "3", 3),
+    "threads": ("5", "5", 5),
+    "cache_bytes": ("2GiB", '"2GiB"', 2 << 30),
+    "host_cache_bytes": ("0", "0", 0),
+    "disk_cache_bytes": ("1000", "1000", 1000),
+    "host": ("::1", '"::1"', "::1"),
+    "port": ("0", "0", 0),
+    "api_key": ("sesame", '"sesame"', ("sesame",)),
+    "allowed_hosts": ("box.local", '["box.local"]', ("box.local",)),
+    "allowed_origins": ("https://a.example", '["https://a.example"]', ("https://a.example",)),
+    "max_body_bytes": ("1MB", '"1MB"', 1_000_000),
+    "queue_limit": ("7", "7", 7),
+    "shutdown_s": ("1.5", "1.5", 1.5),
+    "data_dir": ("/tmp/t", '"/tmp/t"', Path("/tmp/t")),
+    "durability": ("full", '"full"', "full"),
+    "implicit_session_s": ("60", "60", 60.0),
+    "mcp_config": ("/tmp/mcp.json", '"/tmp/mcp.json"', Path("/tmp/mcp.json")),
+    "default_tools": ("none", '"none"', "none"),
+    "agent_permission": ("deny", '"deny"', "deny"),
+    "max_tool_rounds": ("0", "0", 0),
+    "client_tool_expires_s": ("10", "10", 10.0),
+    "approval_expires_s": ("20", "20", 20.0),
+    "max_tokens": ("9", "9", 9),
+    "temperature": ("0", "0", 0.0),
+    "log_level": ("debug", '"debug"', "debug"),
+}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No setting of the developer's own reaches these tests."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(variable(name), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal() -> str | None:
+    try:
+        load()
+    except ConfigurationError as exc:
+        return str(exc)
+    return None
+
+
+def as_flag(name: str, text: str) -> dict[str, Any]:
+    return {name: (text,) if takes_several(name) else text}
+
+
+def test_every_setting_has_a_sample_here() -> None:
+    assert set(SAMPLES) == set(Settings.model_fields) - {CONFIG}
+
+
+def test_every_setting_has_a_help_text() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_setting_can_be_given_as_a_flag_a_variable_and_a_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, toml, value = SAMPLES[name]
+    assert getattr(load(), name) != value
+    assert getattr(load(as_flag(name, text)), name) == value
+    Path("tenuto.toml").write_text(f"{name} = {toml}\n")
+    assert getattr(load(), name) == value
+    Path("tenuto.toml").unlink()
+    monkeypatch.setenv(variable(name), text)
+    assert getattr(load(), name) == value
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("tenuto.toml").write_text('port = 1\nqueue_limit = 1\nmodel = ["file"]\n')
+    monkeypatch.setenv("TENUTO_QUEUE_LIMIT", "2")
+    monkeypatch.setenv("TENUTO_MODEL", "first, second")
+    assert (load().port, load().queue_limit, load().model) == (1, 2, ("first", "second"))
+    assert load({"queue_limit": "3", "model": ("flag",)}).queue_limit == 3
+    assert load({"model": ("flag,with comma",)}).model == ("flag,with comma",)
+
+
+def test_the_file_can_be_named_by_flag_and_by_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.write_text("port = 1\n")
+    two.write_text("port = 2\n")
+    monkeypatch.setenv("TENUTO_CONFIG", str(one))
+    assert load().port == 1
+    assert load({"config": str(two)}).port == 2
+
+
+@pytest.mark.parametrize(("given", "expected"), [("all", "all"), ("none", "none"), ("a__b,c__d", ("a__b", "c__d"))])
+def test_default_tools_are_a_word_or_names(given: str, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_DEFAULT_TOOLS", given)
+    assert load().default_tools == expected
+
+
+def test_an_error_names_the_flag_the_variable_or_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match=r"^--port: .*'x'"):
+        load({"port": "x"})
+    Path("tenuto.toml").write_text("port = 70000\n")
+    with pytest.raises(ConfigurationError, match=r"^port in tenuto\.toml: .*70000"):
+        load()
+    monkeypatch.setenv("TENUTO_PORT", "y")
+    with pytest.raises(ConfigurationError, match=r"^TENUTO_PORT: .*'y'"):
+        load()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
+    Path("tenuto.toml").write_text("modle = []\n")
+    with pytest.raises(ConfigurationError, match=r"modle in tenuto\.toml: .*did you mean model\?"):
+        load()
+
+
+@pytest.mark.parametrize("content", [b"port = ", b"\xff\xfe", b"port = 1\nport = 2"])
+def test_a_broken_file_is_a_configuration_error(content: bytes) -> None:
+    Path("tenuto.toml").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"tenuto\.toml"):
+        load()
+
+
+def test_a_file_that_was_named_must_exist() -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
+        load({"config": "nowhere.toml"})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "box.local"])
+def test_other_machines_are_let_in_only_with_a_key(host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--api-key"):
+        load({"host": host})
+    assert load({"host": host, "api_key": ("k",)}).host == host
+
+
+def test_a_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "sesame" not in repr(load({"api_key": ("sesame",)}))
+    monkeypatch.setenv("TENUTO_API_KEY", '["sesame", 3]')
+    with pytest.raises(ConfigurationError) as caught:
+        load()
+    assert "sesame" not in str(caught.value)
+    assert "TENUTO_API_KEY" in str(caught.value)
+
+
+def test_an_empty_key_opens_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="empty"):
+        load({"host": "0.0.0.0", "api_key": (" ",)})
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load().port = 1
+
+
+@given(name=st.sampled_from(sorted(SAMPLES)), text=st.text(max_size=20).filter(lambda t: "\0" not in t))
+@checks(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
+def test_any_text_in_the_environment_is_taken_or_refused_by_name(name: str, text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            patch.setenv(variable(name), text)
+        except UnicodeEncodeError:
+            return
+        error = refusal()
+        assert error is None or variable(name) in error or name == "host"
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)],
+)
+def test_loopback_is_told_from_the_world(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_a_flag_is_the_fields_name_with_dashes() -> None:
+    assert flag("max_body_bytes") == "--max-body-bytes"

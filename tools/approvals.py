@@ -1,0 +1,105 @@
+"""Whether a tool may be called without asking: a pure policy, no state and no I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+
+class Permission(StrEnum):
+    """What may happen without a person's word, from the loosest to the strictest."""
+
+    AUTO = "auto"
+    ASK = "ask"
+    DENY = "deny"
+
+    @property
+    def strictness(self) -> int:
+        """Its place in the order auto < ask < deny."""
+        return list(Permission).index(self)
+
+
+def strictest(permissions: Iterable[Permission]) -> Permission:
+    """Pick the strictest. Raises ValueError where there is none."""
+    return max(permissions, key=lambda each: each.strictness)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Permissions by a tool's exact name or by a glob (`read_*`), as a file lists them.
+
+    A pattern means just itself: `read` does not cover `read_file`. An exact name wins over globs; of several globs that
+    match, the strictest wins, so that the order of lines never decides.
+    """
+
+    patterns: tuple[tuple[str, Permission], ...] = ()
+
+    @classmethod
+    def all(cls, permission: Permission) -> "Rules":
+        """The rules that say one word for every tool."""
+        return cls((("*", permission),))
+
+    def look_up(self, name: str) -> Permission | None:
+        """The word for this tool; None where no pattern matches."""
+        exact = [permission for pattern, permission in self.patterns if pattern == name]
+        globbed = [permission for pattern, permission in self.patterns if fnmatchcase(name, pattern)]
+        found = exact or globbed
+        return strictest(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What may happen and why. A denial's reason is the result that the model and the user read."""
+
+    permission: Permission
+    reason: str
+
+
+def decide(
+    tool_name: str,
+    *,
+    builtin: bool,
+    server_setting: Permission | None,
+    global_setting: Permission | None,
+    request_setting: Permission | None,
+    client_can_answer: bool,
+    remembered: bool,
+) -> Decision:
+    """Decide about one call.
+
+    `server_setting` is what the server's entry says of this tool, `global_setting` what `--agent-permission` says.
+    `client_can_answer`: the request opted into events, so that its client can be asked. `remembered`: a person has
+    approved this tool for the rest of the session. A request only ever tightens.
+    """
+    decision = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
+    if request_setting is not None and request_setting.strictness > decision.permission.strictness:
+        decision = Decision(request_setting, f"The request's agent_permission is {request_setting.value}.")
+        if request_setting is Permission.DENY:
+            decision = Decision(request_setting, f"The tool call {tool_name} was denied: the request's agent_permission is deny.")
+    if decision.permission is Permission.ASK and remembered:
+        return Decision(Permission.AUTO, "It has been approved for the rest of this session.")
+    return decision
+
+
+def _settled(
+    tool_name: str,
+    builtin: bool,
+    server_setting: Permission | None,
+    global_setting: Permission | None,
+    can_be_asked: bool,
+) -> Decision:
+    """What the configuration says, before the request has its word."""
+    if builtin:
+        return Decision(Permission.AUTO, "Built-in tools need no permission.")
+    for setting, place in ((server_setting, "its server's entry"), (global_setting, "--agent-permission")):
+        if setting is Permission.DENY:
+            return Decision(setting, f"The tool call {tool_name} was denied: {place} says deny.")
+        if setting is not None:
+            return Decision(setting, f"{place[0].upper()}{place[1:]} says {setting.value}.")
+    if can_be_asked:
+        return Decision(Permission.ASK, "Nothing is configured for it, so a person is asked.")
+    return Decision(
+        Permission.DENY,
+        f"The tool call {tool_name} was denied: it needs permission and nobody can be asked. To allow it, set "
+        '"permission" in its server\'s entry of the MCP configuration, or start with --agent-permission auto or ask.',
+    )

@@ -1,0 +1,30 @@
+"""The names under which servers' tools are shown: a pure function of server and tool, so the same at every start."""
+
+import hashlib
+import re
+
+MAX_CHARACTERS = 64
+SEPARATOR = "__"
+
+_VALID = re.compile(r"[a-zA-Z0-9_-]+")
+_HASH_CHARACTERS = 8
+
+
+def exported_name(server: str, tool: str, attempt: int = 0) -> str:
+    """`<server>__<tool>` where that is a valid name that can be read back, else a cut form of it with a hash.
+
+    `attempt` gives other names for the same tool, for the case that a name is taken. Matches [a-zA-Z0-9_-]{1,64}.
+    """
+    plain = f"{server}{SEPARATOR}{tool}"
+    # `a__b` + `c` and `a` + `b__c` would be one name: only the pair that the first separator divides may have it.
+    readable = plain.partition(SEPARATOR) == (server, SEPARATOR, tool)
+    if attempt == 0 and readable and tool and _VALID.fullmatch(plain) and len(plain) <= MAX_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(f"{attempt}\0{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
+    kept = sanitised(plain)[: MAX_CHARACTERS - _HASH_CHARACTERS - 1]
+    return f"{kept}_{digest[:_HASH_CHARACTERS]}"
+
+
+def sanitised(name: str) -> str:
+    """The name with everything but [a-zA-Z0-9_-] replaced by underscores."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)

@@ -1,0 +1,156 @@
+"""All tools of all servers under the names that models see, and the one way to call them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+
+from tenuto.errors import ConfigurationError, ToolFailed
+from tenuto.sessions.items import ToolSpec
+from tenuto.tools.gate import Gate
+from tenuto.tools.names import exported_name
+from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
+from tenuto.tools.validate import problems
+
+DEFAULT_TIMEOUT_S = 120.0
+DEFAULT_CONCURRENCY = 8
+MAX_WAITING = 64
+"""Calls of one tool that may wait for a place."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A tool under the name that models and clients see."""
+
+    name: str
+    server: str
+    tool: Tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told: the tool's specification under its exported name."""
+        return replace(self.tool.spec, name=self.name)
+
+
+class Registry:
+    """The tools of a fixed list of servers. Event-loop thread only.
+
+    `concurrency` maps a server's name to how many calls of each of its tools may run at a time; `default_concurrency`
+    holds for the others. The listing is what `refresh` found last.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ToolServer],
+        *,
+        concurrency: Mapping[str, int] | None = None,
+        default_concurrency: int = DEFAULT_CONCURRENCY,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        names = [server.name for server in servers]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(f"two tool servers have the name {twice[0]!r}; rename one of them")
+        self._servers = {server.name: server for server in servers}
+        self._concurrency, self._default_concurrency = dict(concurrency or {}), default_concurrency
+        self._max_waiting = max_waiting
+        self._listed: dict[str, Exported] = {}
+        self._seen: dict[str, Exported] = {}
+        self._gates: dict[str, Gate] = {}
+
+    async def refresh(self) -> None:
+        """Ask every server for its tools. One that fails to say lists none, and the others are not affected."""
+        tools: dict[str, list[Tool]] = {}
+
+        async def ask(server: ToolServer) -> None:
+            try:
+                tools[server.name] = await server.list()
+            except Exception:
+                _logger.exception("the tool server %s could not list its tools", server.name)
+
+        async with anyio.create_task_group() as group:
+            for server in self._servers.values():
+                group.start_soon(ask, server)
+        self._listed = _export([(name, tools.get(name, [])) for name in self._servers])
+        # What a server listed before it went away stays callable, so that the call tells why it is not there.
+        self._seen = {name: each for name, each in self._seen.items() if not tools.get(each.server)} | self._listed
+
+    def list(self) -> list[Exported]:
+        """All tools, in the order of the servers and then of their listings."""
+        return list(self._listed.values())
+
+    def find(self, name: str) -> Exported | None:
+        """The tool of that exported name, if it is listed now."""
+        return self._listed.get(name)
+
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        context: CallContext,
+        timeout: float | None = None,
+    ) -> ToolResult:
+        """Call a tool by its exported name. `timeout` is in seconds and counts the wait for a place.
+
+        A name that is not known and arguments that do not fit are error results, for the model to read and mend.
+
+        Raises:
+            ToolFailed: it could not be called, or did not answer in time; `may_have_run` tells which.
+        """
+        found = self._seen.get(name)
+        if found is None:
+            known = ", ".join(self._listed) or "none"
+            return ToolResult(f"Error: there is no tool {name[:100]!r}; the tools are: {known}", is_error=True)
+        wrong = problems(found.tool.spec.parameters, arguments)
+        if wrong:
+            return ToolResult(f"Error: the arguments of {name} are not valid: {'; '.join(wrong)}", is_error=True)
+        seconds = DEFAULT_TIMEOUT_S if timeout is None else timeout
+        deadline = anyio.current_time() + seconds
+        async with self._gate(found).enter(deadline):
+            with anyio.CancelScope(deadline=deadline) as scope:
+                return await self._ask(found, arguments, context)
+        assert scope.cancelled_caught
+        raise ToolFailed(f"{name} did not answer within {seconds:g} s; it may have had an effect", may_have_run=True)
+
+    async def _ask(self, found: Exported, arguments: dict[str, Any], context: CallContext) -> ToolResult:
+        try:
+            return await self._servers[found.server].call(found.tool.spec.name, arguments, context)
+        except ToolFailed:
+            raise
+        except Exception as exc:
+            _logger.exception("the tool %s failed", found.name)
+            message = f"{found.name} failed inside ({type(exc).__name__}); it may have had an effect"
+            raise ToolFailed(message, may_have_run=True) from exc
+
+    def _gate(self, found: Exported) -> Gate:
+        gate = self._gates.get(found.name)
+        if gate is None:
+            limit = self._concurrency.get(found.server, self._default_concurrency)
+            gate = self._gates[found.name] = Gate(found.name, limit, self._max_waiting)
+        return gate
+
+
+def _export(listings: Sequence[tuple[str, Sequence[Tool]]]) -> dict[str, Exported]:
+    """Name all tools. Of two with one name in one server the first stays."""
+    exported: dict[str, Exported] = {}
+    for server, tools in listings:
+        own: set[str] = set()
+        for tool in tools:
+            if tool.spec.name in own:
+                _logger.warning("the tool server %s lists %r twice; the first is taken", server, tool.spec.name)
+                continue
+            own.add(tool.spec.name)
+            name = _free_name(exported, server, tool.spec.name)
+            exported[name] = Exported(name, server, tool)
+    return exported
+
+
+def _free_name(taken: Mapping[str, Exported], server: str, tool: str) -> str:
+    attempt = 0
+    while (name := exported_name(server, tool, attempt)) in taken:
+        attempt += 1
+    return name
