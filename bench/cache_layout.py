@@ -7,7 +7,6 @@ a decode step, and a step that carries a chunk of prefill beside. `packed`: the 
 """
 
 import argparse
-import ctypes
 import statistics
 import time
 from collections.abc import Sequence
@@ -101,7 +100,11 @@ def main() -> None:
     }
     lengths = [256 + (slot * 397) % 745 for slot in range(SLOTS)]
     print(f"{SLOTS} slots of {min(lengths)} to {max(lengths)} tokens, threads {given.threads}; median ms a step")
-    print(f"{'running':>8} {'prefill':>8} {'arranged':>16} " + "".join(f"{name:>10}" for name in layouts) + "   pool/streams")
+    print(
+        f"{'running':>8} {'prefill':>8} {'arranged':>16} "
+        + "".join(f"{name:>10}" for name in layouts)
+        + "   pool/streams"
+    )
     spread = {4: [0, 5, 10, 15], 8: [0, 2, 4, 6, 9, 11, 13, 15], 16: list(range(16))}
     for count in (4, 8, 16):
         cases = [("packed", list(range(count)), False)]

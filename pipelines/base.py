@@ -249,7 +249,7 @@ class RowFailed:
     error: Exception
 
 
-Sampled = list[int | None | RowFailed]
+Sampled = list[int | RowFailed | None]
 """For each row of the batch the token, None where none was asked for, or what went wrong for that row."""
 
 

@@ -3,8 +3,19 @@
 A pipeline brings a Tokenizer; everything above it is the same for all of them.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from tenuto.pipelines.base import CodecInfo, Constraint, GrammarSource, Rendered, TextDecoder, ToolChoice, TurnParser
+from tenuto.pipelines.chat_template import ChatTemplate, Part
+from tenuto.pipelines.constraints import Grammars
+from tenuto.pipelines.content import ContentTokenizer, StreamDecoder
+from tenuto.pipelines.formats import format_of
+from tenuto.pipelines.formats.base import Surroundings
+from tenuto.pipelines.slots import Slot
+from tenuto.pipelines.vocabulary import vocabulary_of
+from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 
 
 class Tokenizer(Protocol):
@@ -45,3 +56,114 @@ class Tokenizer(Protocol):
 
     def grammar_tokenizer(self) -> Any:
         """The llguidance.LLTokenizer of this vocabulary; built at the first call and kept."""
+
+
+class TemplateCodec:
+    """Implements Codec over a tokeniser and the text of a chat template. Safe for any thread.
+
+    Raises:
+        ModelLoadFailed: the template is no Jinja template.
+    """
+
+    def __init__(self, model: str, tokenizer: Tokenizer, template: str) -> None:
+        self._tokenizer = tokenizer
+        pieces = tuple(tokenizer.piece(token) for token in range(tokenizer.vocabulary))
+        self._vocabulary = vocabulary_of(
+            pieces, tokenizer.stop_tokens, tokenizer.control_tokens, tokenizer.user_defined
+        )
+        self._identity = self._vocabulary.identity()
+        self._content = ContentTokenizer(tokenizer.plain_tokens, self._vocabulary)
+        stop_texts = [pieces[token].decode("utf-8", "replace") for token in sorted(tokenizer.stop_tokens)]
+        self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts)
+        self._format = format_of(Surroundings(template, self._template.opening(), self._vocabulary))
+        self._grammars = Grammars(tokenizer.grammar_tokenizer, self._vocabulary, tokenizer.vocabulary, self._format)
+        self._info = CodecInfo(
+            model=model,
+            vocabulary=tokenizer.vocabulary,
+            stop_tokens=tokenizer.stop_tokens,
+            control_tokens=self._vocabulary.reserved,
+        )
+
+    @property
+    def info(self) -> CodecInfo:
+        """Facts that do not change."""
+        return self._info
+
+    def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
+        """Names what a ledger's tokens depend on: tokeniser, template and tool block. 32 hexadecimal digits."""
+        digest = hashlib.sha256(self._identity)
+        for text in (self._template.text, self._template.tool_json(tools)):
+            part = text.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.hexdigest()[:32]
+
+    def suffix(
+        self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, ended: bool
+    ) -> Rendered:
+        """Render only what is new. `ended`: the tokens before it end with the end-of-turn token.
+
+        Raises:
+            TemplateFailed: the chat template refused the conversation, or has no place for a new item.
+        """
+        suffix = self._template.suffix(before, new, tools)
+        spans = [self._part_tokens(parts) for parts in (*suffix.items, suffix.opening)]
+        if not before:
+            spans[0] = self._with_bos(spans[0])
+        elif ended and isinstance(before[-1], AssistantItem) and not before[-1].incomplete:
+            spans[0] = self._after_stop(spans[0])
+        return Rendered(items=tuple(map(tuple, spans[:-1])), opening=tuple(spans[-1]))
+
+    def tokenize(self, text: str) -> list[int]:
+        """Text as content: no control and no marker token comes of it."""
+        return self._content.tokens(text)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, control tokens included."""
+        pieces = self._vocabulary.pieces
+        return b"".join(pieces[token] for token in tokens).decode("utf-8", "replace")
+
+    def decoder(self) -> TextDecoder:
+        """A fresh decoder."""
+        return StreamDecoder(self._vocabulary)
+
+    def parser(self, *, calls: bool) -> TurnParser:
+        """A fresh parser of one turn; without `calls` a call is text, and reasoning is still told apart."""
+        return self._format.parser(calls=calls)
+
+    def grammar(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
+        """What a round's calls are held to, or None where nothing needs holding.
+
+        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object.
+
+        Raises:
+            InvalidRequest: a call is required and there is no tool, or the model has no way to call.
+        """
+        return self._grammars.source(tools, choice, parallel=parallel)
+
+    def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
+        """In words, which strict tools are held to any JSON object all the same, and why."""
+        return self._grammars.diagnostics(tools)
+
+    def constraint(self, source: GrammarSource) -> Constraint:
+        """Compile a source."""
+        return self._grammars.constraint(source)
+
+    def _part_tokens(self, parts: Sequence[Part]) -> list[int]:
+        tokens: list[int] = []
+        for part in parts:
+            if isinstance(part, Slot):
+                tokens += self._content.tokens(part.content)
+            else:
+                tokens += self._tokenizer.template_tokens(part)
+        return tokens
+
+    def _with_bos(self, tokens: list[int]) -> list[int]:
+        bos = self._tokenizer.bos
+        return tokens if bos is None or tokens[:1] == [bos] else [bos, *tokens]
+
+    def _after_stop(self, tokens: list[int]) -> list[int]:
+        """Leave out the end-of-turn token that the template writes where the model has sampled one itself."""
+        stops = self._vocabulary.stops
+        place = next((place for place, token in enumerate(tokens) if token in stops), -1)
+        return tokens[place + 1 :]

@@ -83,9 +83,10 @@ class Settings(BaseSettings):
     threads: int | None = Field(
         None, ge=1, le=4096, description="CPU threads, divided among the models; default: cores."
     )
-    cache_bytes: ByteSize | None = Field(None, gt=0, description="Cache on the device, for each model, e.g. 4GiB.")
+    cache_bytes: ByteSize = Field(
+        ByteSize(1 << 30), gt=0, description="Cache on the device, for each model, e.g. 4GiB."
+    )
     host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="Cache in host memory, for each model.")
-    disk_cache_bytes: ByteSize = Field(ByteSize(4 << 30), ge=0, description="Cache in the data folder, for all models.")
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs a key.")
     port: int = Field(8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -93,7 +94,7 @@ class Settings(BaseSettings):
     allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
     allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
     max_body_bytes: ByteSize = Field(ByteSize(16 << 20), gt=0, description="Largest request body.")
-    queue_limit: int = Field(256, ge=1, description="Requests that may wait for a model before more are refused.")
+    queue_limit: int = Field(64, ge=1, description="Requests that may wait for each model; more are refused.")
     shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish when it stops.")
 
     data_dir: UserPath = Field(default_factory=data_folder, description="Data folder; one server at a time owns it.")
@@ -109,12 +110,13 @@ class Settings(BaseSettings):
     agent_permission: Literal["auto", "ask", "deny"] | None = Field(
         None, description="Whether configured servers' tools may be called; default: ask, where the client can answer."
     )
-    max_tool_rounds: int = Field(32, ge=0, description="Rounds with server tools before the model must answer.")
+    max_tool_rounds: int = Field(16, ge=0, description="Rounds with server tools before the model must answer.")
     client_tool_expires_s: float = Field(86400.0, gt=0, description="Seconds that a run waits for a client's tools.")
     approval_expires_s: float = Field(3600.0, gt=0, description="Seconds that a run waits for an approval or answer.")
 
-    max_tokens: int = Field(2048, ge=1, description="Tokens of an answer, where the request names no limit.")
-    temperature: float = Field(0.7, ge=0, le=5, description="Sampling temperature, where the request names none.")
+    max_tokens: int = Field(4096, ge=1, description="Tokens of an answer, where the request names no limit.")
+    deadline_s: float = Field(600.0, gt=0, description="Seconds that a run may work before its model must answer.")
+    temperature: float = Field(0.7, ge=0, le=2, description="Sampling temperature, where the request names none.")
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged on stderr.")
 

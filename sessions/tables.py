@@ -54,10 +54,10 @@ sessions = Table(
     Column("visible_digest", String, nullable=False),
     UniqueConstraint("principal", "id"),
     Index("ix_sessions_created", "principal", "created_at", "id"),
-    Index("ix_sessions_visible", "visible_digest"),
+    Index("ix_sessions_visible", "principal", "visible_digest", "user"),
     Index("ix_sessions_expires", "expires_at"),
 )
-"""`visible_digest` names all items that the client has seen; it is what a request without a session id is matched by."""
+"""`visible_digest` names all items that the client saw; a request without a session id is matched by it."""
 
 items = Table(
     "items",

@@ -148,7 +148,7 @@ class SessionPaused(Conflict):
 
 
 class AlreadyDecided(Conflict):
-    """This approval has been answered before, has expired, or its run has ended."""
+    """The approval has been answered before, has expired, or its run has ended."""
 
     code = "already_decided"
 

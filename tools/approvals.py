@@ -73,9 +73,8 @@ def decide(
     """
     decision = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
     if request_setting is not None and request_setting.strictness > decision.permission.strictness:
-        decision = Decision(request_setting, f"The request's agent_permission is {request_setting.value}.")
-        if request_setting is Permission.DENY:
-            decision = Decision(request_setting, f"The tool call {tool_name} was denied: the request's agent_permission is deny.")
+        denied = f"The tool call {tool_name} was denied: " if request_setting is Permission.DENY else ""
+        decision = Decision(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
     if decision.permission is Permission.ASK and remembered:
         return Decision(Permission.AUTO, "It has been approved for the rest of this session.")
     return decision

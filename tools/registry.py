@@ -14,12 +14,16 @@ from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
 from tenuto.tools.validate import problems
 
-DEFAULT_TIMEOUT_S = 120.0
-DEFAULT_CONCURRENCY = 8
-MAX_WAITING = 64
-"""Calls of one tool that may wait for a place."""
-
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """What holds for each tool of a server: seconds a call, calls at a time, and calls that may wait for a place."""
+
+    timeout_s: float = 120.0
+    concurrency: int = 8
+    waiting: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +43,19 @@ class Exported:
 class Registry:
     """The tools of a fixed list of servers. Event-loop thread only.
 
-    `concurrency` maps a server's name to how many calls of each of its tools may run at a time; `default_concurrency`
-    holds for the others. The listing is what `refresh` found last.
+    `limits` holds those of servers by name; the others have the defaults. The listing is what `refresh` found last.
+
+    Raises:
+        ConfigurationError: two servers have one name.
     """
 
-    def __init__(
-        self,
-        servers: Sequence[ToolServer],
-        *,
-        concurrency: Mapping[str, int] | None = None,
-        default_concurrency: int = DEFAULT_CONCURRENCY,
-        max_waiting: int = MAX_WAITING,
-    ) -> None:
+    def __init__(self, servers: Sequence[ToolServer], limits: Mapping[str, CallLimits] | None = None) -> None:
         names = [server.name for server in servers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two tool servers have the name {twice[0]!r}; rename one of them")
         self._servers = {server.name: server for server in servers}
-        self._concurrency, self._default_concurrency = dict(concurrency or {}), default_concurrency
-        self._max_waiting = max_waiting
+        self._limits = {name: (limits or {}).get(name, CallLimits()) for name in names}
         self._listed: dict[str, Exported] = {}
         self._seen: dict[str, Exported] = {}
         self._gates: dict[str, Gate] = {}
@@ -94,7 +92,7 @@ class Registry:
         context: CallContext,
         timeout: float | None = None,
     ) -> ToolResult:
-        """Call a tool by its exported name. `timeout` is in seconds and counts the wait for a place.
+        """Call a tool by its exported name. `timeout`, in seconds, shortens its limit and counts the wait for a place.
 
         A name that is not known and arguments that do not fit are error results, for the model to read and mend.
 
@@ -108,7 +106,8 @@ class Registry:
         wrong = problems(found.tool.spec.parameters, arguments)
         if wrong:
             return ToolResult(f"Error: the arguments of {name} are not valid: {'; '.join(wrong)}", is_error=True)
-        seconds = DEFAULT_TIMEOUT_S if timeout is None else timeout
+        limit = self._limits[found.server].timeout_s
+        seconds = limit if timeout is None else min(timeout, limit)
         deadline = anyio.current_time() + seconds
         async with self._gate(found).enter(deadline):
             with anyio.CancelScope(deadline=deadline) as scope:
@@ -129,8 +128,8 @@ class Registry:
     def _gate(self, found: Exported) -> Gate:
         gate = self._gates.get(found.name)
         if gate is None:
-            limit = self._concurrency.get(found.server, self._default_concurrency)
-            gate = self._gates[found.name] = Gate(found.name, limit, self._max_waiting)
+            limits = self._limits[found.server]
+            gate = self._gates[found.name] = Gate(found.name, limits.concurrency, limits.waiting)
         return gate
 
 

@@ -20,7 +20,7 @@ MAX_PROBLEM_CHARACTERS = 200
 def problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     """What is wrong with the arguments, each naming its field; empty where nothing is.
 
-    A schema that is none, or that refers to what is outside of it, settles nothing: the tool's server is the judge then.
+    A schema that is none, or that refers to what is outside of it, settles nothing: then the tool's server judges.
     """
     validator = _validator(dumps(schema))
     if validator is None:
@@ -49,9 +49,10 @@ def _in_words(error: ValidationError) -> Iterator[str]:
     place = ".".join(str(step) for step in error.absolute_path)
     if error.validator == "required" and isinstance(error.instance, dict):
         # One error stands for one missing name, but does not carry it.
-        missing = [name for name in error.validator_value if name not in error.instance and repr(name) in error.message]
-        for name in missing:
-            yield f"{f'{place}.' if place else ''}{name} is missing"
+        names: list[str] = error.validator_value  # type: ignore[assignment]  # an array of names in every draft
+        for name in names:
+            if name not in error.instance and error.message.startswith(repr(name)):
+                yield f"{place}.{name} is missing" if place else f"{name} is missing"
         return
     text = error.message
     if len(text) > MAX_PROBLEM_CHARACTERS:

@@ -1,6 +1,7 @@
 """Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
 
+from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, LlamaSettings, bytes_per_token
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaTokenizer", "Model"]
+__all__ = ["LlamaBackend", "LlamaPending", "LlamaSettings", "LlamaTokenizer", "Model", "bytes_per_token"]

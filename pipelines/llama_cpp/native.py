@@ -88,6 +88,21 @@ class Model:
         return bool(lib.llama_model_is_recurrent(self.pointer) or lib.llama_model_is_hybrid(self.pointer))
 
     @property
+    def can_truncate(self) -> bool:
+        """Whether a cache can be cut back: not a running state, and not one that forgets outside of a window."""
+        return not self.is_recurrent and lib.llama_model_n_swa(self.pointer) == 0
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of all weights."""
+        return int(lib.llama_model_size(self.pointer))
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether this build of the library can put layers on an accelerator."""
+        return bool(lib.llama_supports_gpu_offload())
+
+    @property
     def is_decoder(self) -> bool:
         """Whether the model generates text by itself: no encoder before it, and not by diffusion."""
         return bool(lib.llama_model_has_decoder(self.pointer)) and not (

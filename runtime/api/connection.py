@@ -1,10 +1,9 @@
 """The client's end of a request: work that lasts only while the client is there. Knows no dialect."""
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import anyio
-from anyio.abc import CancelScope
 from starlette.types import Receive
 
 T = TypeVar("T")
@@ -27,8 +26,8 @@ class Attached(Protocol):
 async def while_connected(
     receive: Receive,
     run: Attached | None,
-    work: Callable[[], Awaitable[T]],
-    beside: Callable[[], Awaitable[None]] | None = None,
+    work: Callable[[], Coroutine[Any, Any, T]],
+    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> T:
     """Do the work, and `beside` it another task that ends with it. The request's body must have been read.
 
@@ -57,7 +56,7 @@ async def while_connected(
     return result
 
 
-async def _watch(receive: Receive, scope: CancelScope) -> None:
+async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     scope.cancel()

@@ -1,11 +1,14 @@
 """Errors on the wire: for each dialect one table from our classes to its status and type, and the body it expects."""
 
+import functools
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
+from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import (
@@ -32,6 +35,11 @@ from tenuto.errors import (
     Unauthenticated,
     UnsupportedParameter,
 )
+from tenuto.runtime.api.connection import ClientGone
+
+logger = logging.getLogger(__name__)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,9 @@ OPENAI: ErrorTable = {
 }
 
 SHUTTING_DOWN_RETRY_S = 5
+CLIENT_CLOSED_REQUEST = 499
+"""For logs alone: nobody reads it."""
+INTERNAL = "something went wrong in the server; its log says what"
 
 
 def wire_error(table: ErrorTable, kind: type[TenutoError]) -> WireError:
@@ -115,3 +126,21 @@ def retry_headers(exc: TenutoError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case _:
             return {}
+
+
+def openai_errors(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that answers what goes wrong before anything was sent in OpenAI's form."""
+
+    @functools.wraps(endpoint)
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except TenutoError as exc:
+            return openai_response(exc)
+        except ClientGone:
+            return Response(status_code=CLIENT_CLOSED_REQUEST)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.url.path)
+            return openai_response(TenutoError(INTERNAL))
+
+    return answer

@@ -59,7 +59,7 @@ class EngineState:
 class Engine:
     """One model's engine. Event-loop thread only; made inside a running loop, freed by `stop`."""
 
-    def __init__(self, name: str, pipeline: Pipeline, settings: EngineSettings = EngineSettings()) -> None:
+    def __init__(self, name: str, pipeline: Pipeline, settings: EngineSettings) -> None:
         self._name = name
         self._settings = settings
         self._slots = pipeline.backend.info.slots

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.sessions.items import Item, ToolSpec
+from tenuto.tools.approvals import Permission
 
 
 class SessionMode(StrEnum):
@@ -13,14 +14,6 @@ class SessionMode(StrEnum):
     AUTO = "auto"
     APPEND = "append"
     REPLACE = "replace"
-
-
-class Permission(StrEnum):
-    """Whether a server's tool may be called without asking."""
-
-    AUTO = "auto"
-    ASK = "ask"
-    DENY = "deny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +55,10 @@ class Turn:
     items: tuple[Item, ...]
     session_id: str | None = None
     mode: SessionMode = SessionMode.AUTO
-    tools: ToolSelection = ToolSelection()
-    sampling: Sampling = Sampling()
+    tools: ToolSelection = field(default_factory=ToolSelection)
+    sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None
     user: str | None = None
     stored: bool = True

@@ -1,13 +1,14 @@
-"""The `chat` tool: its arguments to a turn, a run's events to progress, and its answer to a tool result. No transport."""
+"""The `chat` tool: arguments to a turn, a run's events to progress, an answer to a tool result. No transport."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenuto.pipelines.base import Sampling
 from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, TextAdded, ToolCalling, ToolReturned
-from tenuto.runtime.loop.requests import Limits, Permission, SessionMode, ToolSelection, Turn
+from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.tools.approvals import Permission
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -79,7 +80,7 @@ INPUT_SCHEMA: dict[str, Any] = {
             " All of the server's by default.",
         },
         "max_tokens": {"type": "integer", "minimum": 1},
-        "temperature": {"type": "number", "minimum": 0, "maximum": 5},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
         "max_tool_rounds": {"type": "integer", "minimum": 0},
         "agent_permission": {"enum": ["auto", "ask", "deny"], "description": "Tightens what the server allows."},
     },
@@ -114,16 +115,22 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-def turn(principal: str, arguments: dict[str, Any], *, server_of: Callable[[str], str], can_ask: bool) -> Turn:
+def turn(
+    principal: str,
+    arguments: dict[str, Any],
+    *,
+    default_temperature: float,
+    server_of: Callable[[str], str],
+    can_ask: bool,
+) -> Turn:
     """The turn that validated arguments ask for.
 
-    `server_of` gives the label of the server whose exported tool a name is, and raises InvalidRequest where there is
-    none. `can_ask`: this client can put an approval to a person.
+    `server_of` gives the label of an exported tool's server, and raises NotFound where there is no such tool.
+    `can_ask`: this client can put an approval to a person.
     """
     said = arguments.get("message")
     items = (UserItem(said),) if said is not None else _items(arguments["messages"])
     permission = arguments.get("agent_permission")
-    temperature = arguments.get("temperature")
     return Turn(
         principal=principal,
         model=arguments.get("model"),
@@ -131,9 +138,130 @@ def turn(principal: str, arguments: dict[str, Any], *, server_of: Callable[[str]
         session_id=arguments.get("session_id"),
         mode=SessionMode.AUTO if said is None else SessionMode.APPEND,
         tools=_selection(arguments.get("tools"), server_of),
-        sampling=Sampling() if temperature is None else Sampling(temperature=float(temperature)),
+        sampling=Sampling(temperature=float(arguments.get("temperature", default_temperature))),
         limits=Limits(arguments.get("max_tokens"), arguments.get("max_tool_rounds")),
         permission=None if permission is None else Permission(permission),
         match=False,
         wants_events=can_ask,
     )
+
+
+def _items(messages: list[dict[str, Any]]) -> tuple[Item, ...]:
+    """Messages to items. A result's tool is known where the call stands before it, else the session knows it."""
+    items: list[Item] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        match message["role"]:
+            case "system":
+                items.append(SystemItem(message["content"]))
+            case "user":
+                items.append(UserItem(message["content"]))
+            case "assistant":
+                calls = tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in message.get("tool_calls", ()))
+                names |= {call.id: call.name for call in calls}
+                items.append(AssistantItem(message["content"], calls=calls))
+            case _:
+                call_id = message["tool_call_id"]
+                is_error = message.get("is_error", False)
+                items.append(ToolResultItem(call_id, names.get(call_id, ""), message["content"], is_error=is_error))
+    return tuple(items)
+
+
+def _selection(tools: list[str | dict[str, Any]] | None, server_of: Callable[[str], str]) -> ToolSelection:
+    if tools is None:
+        return ToolSelection()
+    client: list[ToolSpec] = []
+    servers: dict[str, tuple[str, ...] | None] = {}
+    for tool in tools:
+        if isinstance(tool, str):
+            label = server_of(tool)
+            servers[label] = (*(servers.get(label) or ()), tool)
+        else:
+            client.append(ToolSpec(tool["name"], tool.get("description", ""), tool["parameters"]))
+    return ToolSelection(given=True, client=tuple(client), servers=servers)
+
+
+class Telling:
+    """What an MCP call tells of a run: its events as progress at a bounded rate, and all of them gathered.
+
+    A run that asks for approvals goes on after each, and a client may have to make its call again for that: `first`
+    and `told` number the events that the earlier calls told of. The later one gathers them without telling them again.
+    """
+
+    def __init__(
+        self, report: Report, *, first: int | None = None, told: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._report, self._clock = report, clock
+        self._told = told
+        self._unsent = ""
+        self._sent_at = 0.0
+        self.first = first
+        self.last = None if first is None else first - 1
+        self.text = ""
+        self.calls: list[dict[str, Any]] = []
+
+    async def see(self, number: int, event: RunEvent) -> None:
+        """Take an event, and tell the client now or with a later one."""
+        self.first = number if self.first is None else self.first
+        self.last = number
+        match event:
+            case TextAdded(text=text):
+                self.text += text
+                self._unsent += text if number > self._told else ""
+                if self._clock() - self._sent_at >= PROGRESS_EVERY_S:
+                    await self.flush()
+            case ToolCalling(call=call):
+                await self.flush()
+                await self._notify(f"[calling {call.name}]")
+            case ToolReturned(call=call, status=status):
+                self.calls.append(
+                    {
+                        "round": event.round,
+                        "name": call.name,
+                        "arguments": call.arguments,
+                        "result": event.result,
+                        "status": status,
+                    }
+                )
+                await self.flush()
+                await self._notify(f"[{call.name}: {status}]")
+            case _:
+                pass
+
+    async def flush(self) -> None:
+        """Tell what has not been told."""
+        if self._unsent:
+            text, self._unsent = self._unsent, ""
+            await self._notify(text)
+
+    async def _notify(self, message: str) -> None:
+        if self.last is not None and self.last > self._told:
+            self._sent_at = self._clock()
+            await self._report(self.last, None, message)
+
+
+def result(answer: Answer, telling: Telling) -> dict[str, Any]:
+    """An answer by OUTPUT_SCHEMA, with what was told since the call began."""
+    usage = answer.usage
+    told = {
+        "session_id": answer.session_id,
+        "run_id": answer.run_id,
+        "model": answer.model,
+        "text": telling.text,
+        "status": str(answer.status),
+        "stop_reason": answer.stop_reason,
+        "usage": {
+            "prompt_tokens": usage.prompt,
+            "completion_tokens": usage.completion,
+            "computed_tokens": usage.computed,
+            "cached_tokens": usage.cached,
+        },
+        "tool_calls": telling.calls,
+    }
+    return told if answer.pause is None else {**told, "pause": _pause(answer.pause)}
+
+
+def _pause(pause: RunPaused) -> dict[str, Any]:
+    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in pause.calls]
+    told = {"reason": str(pause.reason), "expires_at": pause.expires_at, "calls": calls}
+    return told if pause.pause_id is None else {**told, "id": pause.pause_id}

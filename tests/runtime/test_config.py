@@ -17,7 +17,6 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "threads": ("5", "5", 5),
     "cache_bytes": ("2GiB", '"2GiB"', 2 << 30),
     "host_cache_bytes": ("0", "0", 0),
-    "disk_cache_bytes": ("1000", "1000", 1000),
     "host": ("::1", '"::1"', "::1"),
     "port": ("0", "0", 0),
     "api_key": ("sesame", '"sesame"', ("sesame",)),
@@ -36,6 +35,7 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "client_tool_expires_s": ("10", "10", 10.0),
     "approval_expires_s": ("20", "20", 20.0),
     "max_tokens": ("9", "9", 9),
+    "deadline_s": ("30", "30", 30.0),
     "temperature": ("0", "0", 0.0),
     "log_level": ("debug", '"debug"', "debug"),
 }

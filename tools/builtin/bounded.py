@@ -1,4 +1,4 @@
-"""Operations on fractions whose size, and so whose time, has a bound: what is too large is refused before it is computed."""
+"""Operations on fractions whose size, and so whose time, has a bound: what is too large is refused, not computed."""
 
 import math
 from decimal import Context, Decimal, localcontext

@@ -23,7 +23,7 @@ class Calculator:
         """The one tool."""
         return list(self._tools)
 
-    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
+    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:  # noqa: ARG002
         """Evaluate an expression; one that cannot be evaluated is an error result that says where."""
         if name != "evaluate":
             return no_such_tool(self.name, name, self._tools)

@@ -36,7 +36,7 @@ class Clock:
         """Both tools, always."""
         return list(self._tools)
 
-    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
+    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:  # noqa: ARG002
         """Tell or convert a time; a zone or time that cannot be read is an error result."""
         try:
             match name:

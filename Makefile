@@ -1,0 +1,71 @@
+# The one entry: each target sets up what it needs, from a bare clone with Python 3.11+, a C/C++ compiler and make.
+#   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
+#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
+#   make check   lint, types and import rules
+#   make demo    a short tour against a server of its own
+
+PYTHON ?= python3
+VENV ?= .venv
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/tenuto
+WHEELS ?= $(CACHE)/wheels
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check demo setup setup-dev lock clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '2,5s/^# *//p' Makefile
+
+serve: $(VENV)/.runtime
+	@exec $(BIN)/tenuto serve $(ARGS)
+
+demo: $(VENV)/.runtime
+	@exec $(BIN)/python examples/demo.py $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -q $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.wheel
+
+setup: $(VENV)/.runtime
+
+setup-dev: $(VENV)/.dev
+
+# The stamps: a target is set up again only when what it is made from has changed.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "tenuto needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo not there)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.llama: $(VENV)/.python constraints.txt .ci/llama-wheel
+	@.ci/llama-wheel $(BIN)/python "$(WHEELS)"
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.llama pyproject.toml constraints.txt
+	@echo "tenuto: installing the runtime's packages"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[llama]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "tenuto: installing the packages for checks and tests"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[llama,dev]'
+	@touch $@
+
+# Take the versions that are installed now as those that everybody gets.
+lock: $(VENV)/.dev
+	@$(BIN)/python -m pip freeze --exclude-editable --exclude tenuto | sed 's/ @ file:.*//' > constraints.new
+	@$(BIN)/python -c 'from importlib.metadata import version; print("llama_cpp_python==" + version("llama-cpp-python"))' >> constraints.new
+	@grep == constraints.new | LC_ALL=C sort -fu > constraints.txt; rm constraints.new
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,260 @@
+"""A model's chat template: items in, template text and content slots out, cut at the items.
+
+Rendered as Hugging Face does it, with sentinels in place of content. No tokens here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, assert_never
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from tenuto.errors import ModelLoadFailed, TemplateFailed
+from tenuto.pipelines.slots import Slot, SlotTable, to_json
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+
+Part = str | Slot
+"""Template text, or the slot of a content."""
+
+# What a template's own code can raise: Jinja's errors, and those of the Python operations that it uses.
+_TEMPLATE_ERRORS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+# A smallest conversation with a call, to try a template with.
+_PROBE_TOOL = ToolSpec("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})
+_PROBE = (UserItem("x"), AssistantItem(calls=(ToolCall("call_0", "f", '{"a": "b"}'),)))
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """What follows the content of the items before: the parts of each new item, then of the opening."""
+
+    items: tuple[tuple[Part, ...], ...]
+    opening: tuple[Part, ...]
+
+
+class ChatTemplate:
+    """A compiled chat template. Immutable, safe for any thread.
+
+    Raises:
+        ModelLoadFailed: the template is no Jinja template.
+    """
+
+    def __init__(self, text: str, special_texts: Mapping[str, str], stop_texts: Sequence[str] = ()) -> None:
+        self.text = text
+        self._special_texts = dict(special_texts)
+        try:
+            self._template = _environment().from_string(text)
+        except jinja2.TemplateError as error:
+            raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
+        self._mapped_arguments = False
+        self._mapped_arguments = not self._renders_calls() and self._renders_calls(mapped=True)
+        self._closings = tuple(text for text in (self._closing(), *stop_texts) if text)
+
+    def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
+        """Render the conversation and keep what follows the content of its last item `before`.
+
+        An item's content ends with its last slot; an assistant's ends where its turn is closed, after its calls.
+
+        Raises:
+            TemplateFailed: the template refused the conversation, or has no place for one of the new items.
+        """
+        items = [*before, *new]
+        parts = self._render(items, tools, opening=True)
+        _require_places(items, len(before), parts)
+        ends = self._ends(items, parts)
+        places = [ends[len(before) - 1] if before else (0, 0), *ends[len(before) :], (len(parts), 0)]
+        spans = [_between(parts, begin, end) for begin, end in pairwise(places)]
+        return Suffix(items=tuple(spans[:-1]), opening=spans[-1])
+
+    def opening(self) -> str:
+        """The template text that opens an assistant's turn after a user's message; empty where none can be told."""
+        try:
+            parts = self.suffix([UserItem("x")], [], []).opening
+        except TemplateFailed:
+            return ""
+        return "".join(part for part in parts if not isinstance(part, Slot))
+
+    def tool_json(self, tools: Sequence[ToolSpec]) -> str:
+        """The JSON of a tool list, as templates see it."""
+        return str(to_json([_tool(tool) for tool in tools]))
+
+    def _render(
+        self, items: Sequence[Item], tools: Sequence[ToolSpec], *, opening: bool, mapped: bool | None = None
+    ) -> list[Part]:
+        table = SlotTable()
+        mapped = self._mapped_arguments if mapped is None else mapped
+        try:
+            text = self._template.render(
+                **self._special_texts,
+                messages=[_message(table, index, item, mapped=mapped) for index, item in enumerate(items)],
+                tools=[_tool(tool, table) for tool in tools] or None,
+                add_generation_prompt=opening,
+            )
+            return table.split(text)
+        except _TEMPLATE_ERRORS as error:
+            raise TemplateFailed(str(error) or type(error).__name__, "messages") from error
+
+    def _renders_calls(self, *, mapped: bool = False) -> bool:
+        """Whether the template renders a call whose arguments are JSON text, or a mapping that it walks."""
+        try:
+            self._render(_PROBE, [_PROBE_TOOL], opening=False, mapped=mapped)
+        except TemplateFailed:
+            return False
+        return True
+
+    def _closing(self) -> str:
+        """The text that closes an assistant's turn, end-of-turn token first; empty where none can be told."""
+        try:
+            parts = self._render([UserItem("x"), AssistantItem("x")], [], opening=False)
+        except TemplateFailed:
+            return ""
+        last = parts[-1] if parts else ""
+        return "" if isinstance(last, Slot) else last
+
+    def _ends(self, items: Sequence[Item], parts: Sequence[Part]) -> list[tuple[int, int]]:
+        """Where the content of each item ends: a part and an offset in it. Never falls.
+
+        A slot that comes again after the content of a later item belongs to that glue, not to its own item.
+        """
+        places: dict[int, list[int]] = {}
+        for place, part in enumerate(parts):
+            if isinstance(part, Slot) and part.owner is not None:
+                places.setdefault(part.owner, []).append(place)
+        last: dict[int, int] = {}
+        limit = len(parts)
+        for index in reversed(range(len(items))):
+            earlier = [place for place in places.get(index, ()) if place < limit]
+            if earlier:
+                limit = last[index] = earlier[-1]
+        ends: list[tuple[int, int]] = []
+        for index, item in enumerate(items):
+            end = ends[-1] if ends else (0, 0)
+            if index in last:
+                end = (last[index] + 1, 0)
+                if isinstance(item, AssistantItem):
+                    end = self._turn_end(parts, last[index] + 1)
+            ends.append(end)
+        return ends
+
+    def _turn_end(self, parts: Sequence[Part], place: int) -> tuple[int, int]:
+        """Where an assistant's turn is closed in the template text that follows its last slot."""
+        text = parts[place] if place < len(parts) else ""
+        if isinstance(text, Slot):
+            return place, 0
+        found = (text.find(closing) for closing in self._closings)
+        return place, next((offset for offset in found if offset >= 0), 0)
+
+
+def _message(table: SlotTable, index: int, item: Item, *, mapped: bool) -> dict[str, Any]:
+    """An item in the form that templates expect, with slots for what others wrote."""
+    match item:
+        case SystemItem():
+            return {"role": "system", "content": table.slot(item.text, index) if item.text else ""}
+        case UserItem():
+            return {"role": "user", "content": table.slot(item.text, index)}
+        case AssistantItem():
+            return _assistant(table, index, item, mapped=mapped)
+        case ToolResultItem():
+            return {
+                "role": "tool",
+                "name": table.slot(item.name, index),
+                "tool_call_id": table.slot(item.call_id, index),
+                "content": table.slot(item.model_text, index),
+            }
+        case _:
+            assert_never(item)
+
+
+def _assistant(table: SlotTable, index: int, item: AssistantItem, *, mapped: bool) -> dict[str, Any]:
+    # Templates test the truth of a content that comes with calls; without calls it must have a place in any case.
+    content = table.slot(item.text, index) if item.text or not item.calls else ""
+    message: dict[str, Any] = {"role": "assistant", "content": content}
+    if item.reasoning:
+        message["reasoning_content"] = table.slot(item.reasoning, index)
+    if item.calls:
+        message["tool_calls"] = [_call(table, index, call, mapped=mapped) for call in item.calls]
+    return message
+
+
+def _call(table: SlotTable, index: int, call: ToolCall, *, mapped: bool) -> dict[str, Any]:
+    text = call.arguments
+    arguments = table.arguments(text, index) if mapped else table.slot(text, index, raw=True)
+    function = {"name": table.slot(call.name, index), "arguments": arguments}
+    return {"id": table.slot(call.id, index), "type": "function", "function": function}
+
+
+def _tool(tool: ToolSpec, table: SlotTable | None = None) -> dict[str, Any]:
+    """A tool in the form that templates expect; a tool's own text is content too."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    if table is not None:
+        function = {key: table.fill(value, None) for key, value in function.items()}
+    return {"type": "function", "function": function}
+
+
+def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:
+    """A template that leaves a message out would make the model answer something else."""
+    placed = {part.owner for part in parts if isinstance(part, Slot)}
+    for index, item in enumerate(items[since:], since):
+        if (
+            index not in placed
+            and not isinstance(item, AssistantItem)
+            and not (item.kind == "system" and not item.text)
+        ):
+            role = item.kind.replace("_", " ")
+            raise TemplateFailed(
+                f"the model's chat template has no place for the {role} message at item {index}", "messages"
+            )
+
+
+def _between(parts: Sequence[Part], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Part, ...]:
+    """The parts from one place to another."""
+    (first, skip), (last, keep) = begin, end
+    found: list[Part] = []
+    for place in range(first, min(last + 1, len(parts))):
+        part = parts[place]
+        if not isinstance(part, Slot):
+            part = part[skip if place == first else 0 : keep if place == last else None]
+        elif place == last:
+            break
+        if part:
+            found.append(part)
+    return tuple(found)
+
+
+def _environment() -> jinja2.Environment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _raise_exception(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks what a model is trained on; in rendering it is transparent."""
+
+    tags = {"generation"}  # noqa: RUF012 -- the base class declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))

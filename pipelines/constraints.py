@@ -1,0 +1,243 @@
+"""Grammars that hold a model's calls to their tools' schemas, and their course in one round. Built on llguidance."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from cachetools import LRUCache
+from llguidance import LLMatcher
+from llguidance.numpy import fill_next_token_bitmask
+
+from tenuto.errors import GenerationFailed, InvalidRequest
+from tenuto.pipelines.base import Bitmask, Constraint, GrammarSource, ToolChoice
+from tenuto.pipelines.formats.base import Format
+from tenuto.pipelines.vocabulary import Vocabulary
+from tenuto.sessions.items import JsonObject, ToolSpec
+
+# Models are trained on JSON with these separators, and with free white space weak ones write blanks without end.
+_SPACING = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False, "coerce_one_of": True}
+
+# Beside these, `properties` does not say alone which members an object may have.
+_OPEN_KEYWORDS = frozenset(
+    {"$ref", "additionalProperties", "allOf", "anyOf", "dependentSchemas", "if", "oneOf", "patternProperties"}
+    | {"unevaluatedProperties"}
+)
+
+_ANY_OBJECT: JsonObject = {"type": "object"}
+
+
+class Grammars:
+    """Makes and compiles the grammars of one model. Safe for any thread."""
+
+    def __init__(
+        self, grammar_tokenizer: Callable[[], Any], vocabulary: Vocabulary, vocabulary_size: int, form: Format
+    ) -> None:
+        self._grammar_tokenizer = grammar_tokenizer
+        self._vocabulary = vocabulary
+        self._size = vocabulary_size
+        self._form = form
+        self._lock = threading.Lock()
+        self._sources: LRUCache[tuple[Any, ...], tuple[GrammarSource, list[str]]] = LRUCache(128)
+        self._faults: LRUCache[str, str] = LRUCache(1024)
+        self._compiled: LRUCache[str, LLMatcher] = LRUCache(64)
+
+    def source(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
+        """What a round's calls are held to, or None where nothing needs holding.
+
+        Raises:
+            InvalidRequest: a call is required and there is no tool, or the model has no way to call.
+        """
+        opener = self._form.opener
+        if choice is ToolChoice.REQUIRED and (not tools or opener is None):
+            what = "no tool to call" if opener else "no way to call tools"
+            raise InvalidRequest(f"a tool call is required, and there is {what}", "tool_choice")
+        if not tools or opener is None or (choice is not ToolChoice.REQUIRED and opener.id is None):
+            return None
+        if choice is ToolChoice.NONE:
+            return GrammarSource(banned=frozenset({opener.id} if opener.id is not None else ()))
+        return self._source(tools, choice, parallel)[0]
+
+    def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
+        """In words, which tools are held to any JSON object though they are strict, and why."""
+        if self._form.opener is None or not tools:
+            return []
+        return list(self._source(tools, ToolChoice.REQUIRED, True)[1])
+
+    def constraint(self, source: GrammarSource) -> Constraint:
+        """A source's grammar at its beginning.
+
+        Raises:
+            GenerationFailed: the source is no grammar.
+        """
+        return _Course(source, self._compile(source.lark) if source.lark else None, self._vocabulary, self._size)
+
+    def _source(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool) -> tuple[GrammarSource, list[str]]:
+        key = (choice, parallel, *((tool.name, json.dumps(tool.parameters) if tool.strict else "") for tool in tools))
+        with self._lock:
+            known = self._sources.get(key)
+        if known is None:
+            known = self._build(tools, choice, parallel)
+            with self._lock:
+                self._sources[key] = known
+        return known
+
+    def _build(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool) -> tuple[GrammarSource, list[str]]:
+        faults: list[str] = []
+        schemas = [self._schema(tool, faults) for tool in tools]
+        names = [tool.name for tool in tools]
+        source = self._assemble(names, schemas, choice, parallel)
+        try:
+            self._compile(source.lark)
+        except GenerationFailed as error:
+            # Each alone compiles, all together are too much.
+            faults.append(f"the schemas of these tools are not enforced: {error}")
+            source = self._assemble(names, [_ANY_OBJECT] * len(tools), choice, parallel)
+        return source, faults
+
+    def _assemble(
+        self, names: Sequence[str], schemas: Sequence[JsonObject], choice: ToolChoice, parallel: bool
+    ) -> GrammarSource:
+        rules = [f"call: {self._form.call_rule(names)}"]
+        rules += [f"arguments_{index}: {_json_rule(schema)}" for index, schema in enumerate(schemas)]
+        opener = self._form.opener
+        if choice is ToolChoice.AUTO and opener is not None:
+            return GrammarSource(lark=_lark("call", rules), opener=opener.id, once=not parallel)
+        return GrammarSource(lark=_lark(self._form.turn_rule(parallel=parallel), rules))
+
+    def _schema(self, tool: ToolSpec, faults: list[str]) -> JsonObject:
+        """What the arguments of a tool are held to."""
+        if not tool.strict:
+            return _ANY_OBJECT
+        schema = _closed(tool.parameters)
+        lark = _lark("arguments_0", [f"arguments_0: {_json_rule(schema)}"])
+        with self._lock:
+            fault = self._faults.get(lark)
+        if fault is None:
+            fault = self._matcher(lark).get_error()
+            with self._lock:
+                self._faults[lark] = fault
+        if fault:
+            faults.append(f"the schema of {tool.name} is not enforced: {_first_line(fault)}")
+            return _ANY_OBJECT
+        return schema
+
+    def _compile(self, lark: str) -> LLMatcher:
+        """A matcher of one's own at the grammar's beginning."""
+        with self._lock:
+            compiled = self._compiled.get(lark)
+        if compiled is None:
+            compiled = self._matcher(lark)
+            if compiled.is_error():
+                raise GenerationFailed(f"the grammar cannot be compiled: {_first_line(compiled.get_error())}")
+            with self._lock:
+                self._compiled[lark] = compiled
+        return compiled.deep_copy()
+
+    def _matcher(self, lark: str) -> LLMatcher:
+        return LLMatcher(self._grammar_tokenizer(), lark, log_level=0)
+
+
+class _Course:
+    """A grammar in the course of one round; implements Constraint. Engine thread only.
+
+    Three states: free (no matcher yet, or none any more), held (a matcher is at work), and over, where nothing is left
+    but to end the turn: after a grammar without an opener, and after one that comes once.
+    """
+
+    def __init__(
+        self, source: GrammarSource, start: LLMatcher | None, vocabulary: Vocabulary, vocabulary_size: int
+    ) -> None:
+        self._source = source
+        self._start = start
+        self._stops = vocabulary.stops
+        self._size = vocabulary_size
+        self._over = False
+        self._matcher = start.deep_copy() if start is not None and source.opener is None else None
+        self._free = _all_but(source.banned, vocabulary_size) if source.banned else None
+        self._only_stops = _only(vocabulary.stops, vocabulary_size)
+        # llguidance writes whole rows of its own width; the model's logits may be wider.
+        self._row = np.zeros((1, _words(vocabulary_size)), dtype=np.int32)
+
+    def mask(self) -> Bitmask | None:
+        """The tokens allowed next, valid until the next call; None where all are.
+
+        Raises:
+            GenerationFailed: the grammar has come to a place where nothing may follow.
+        """
+        if self._over:
+            return self._only_stops
+        if self._matcher is None:
+            return self._free
+        fill_next_token_bitmask(self._matcher, self._row)
+        self._check(self._matcher)
+        allowed: Bitmask = self._row.view(np.uint32)[0]
+        if self._matcher.is_accepting():
+            allowed |= self._only_stops
+        if self._free is not None:
+            allowed &= self._free
+        if not allowed.any():
+            raise GenerationFailed("the grammar of the tool calls allows no token here")
+        return allowed
+
+    def accept(self, token: int) -> None:
+        """Go on by a token that has been sampled.
+
+        Raises:
+            GenerationFailed: the grammar does not allow it.
+        """
+        if self._matcher is None:
+            if self._start is not None and token == self._source.opener and not self._over:
+                self._matcher = self._start.deep_copy()
+            return
+        if token in self._stops and self._matcher.is_accepting():
+            self._end()
+            return
+        self._matcher.consume_token(token)
+        self._check(self._matcher)
+        if self._matcher.is_stopped():
+            self._end()
+
+    def _end(self) -> None:
+        self._matcher = None
+        self._over = self._source.opener is None or self._source.once
+
+    def _check(self, matcher: LLMatcher) -> None:
+        if matcher.is_error():
+            raise GenerationFailed(f"the grammar of the tool calls failed: {_first_line(matcher.get_error())}")
+
+
+def _closed(schema: JsonObject) -> JsonObject:
+    """A schema of type object; one that only names its properties allows no others, as the model sees no others."""
+    closed = {**schema, "type": "object"}
+    if not _OPEN_KEYWORDS.intersection(schema) and isinstance(schema.get("properties"), dict):
+        closed["additionalProperties"] = False
+    return closed
+
+
+def _json_rule(schema: JsonObject) -> str:
+    return "%json " + json.dumps({**schema, "x-guidance": _SPACING})
+
+
+def _lark(start: str, rules: Sequence[str]) -> str:
+    return "\n".join(["%llguidance {}", f"start: {start}", *rules, ""])
+
+
+def _first_line(error: str) -> str:
+    return error.strip().partition("\n")[0]
+
+
+def _words(size: int) -> int:
+    return (size + 31) // 32
+
+
+def _only(tokens: frozenset[int], size: int) -> Bitmask:
+    mask = np.zeros(_words(size), dtype=np.uint32)
+    for token in tokens:
+        mask[token // 32] |= np.uint32(1 << (token % 32))
+    return mask
+
+
+def _all_but(tokens: frozenset[int], size: int) -> Bitmask:
+    return ~_only(tokens, size)

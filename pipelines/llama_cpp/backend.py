@@ -1,0 +1,282 @@
+"""The weights and the cache of a GGUF model as the engine uses them. Engine thread only, but for construction."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tenuto.errors import GenerationFailed, ModelLoadFailed
+from tenuto.pipelines.base import BackendInfo, Bitmask, Pending, Row, RowFailed, Sampled, Sampler, Sampling, Snapshot
+from tenuto.pipelines.llama_cpp import packing
+from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
+from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, apply_mask, likeliest
+
+# What moving a byte of cache costs against reading a byte of weights: it is read and written twice on its way through
+# host memory, and crosses the bus twice where the weights lie on an accelerator.
+_MOVE_COST_HOST, _MOVE_COST_DEVICE = 4, 200
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaSettings:
+    """How much a model may take: `slots` sequences of `cells` tokens, `batch_tokens` a step over all rows."""
+
+    slots: int = 4
+    cells: int = 4096
+    threads: int = 1
+    batch_tokens: int = 512
+    gpu_layers: int = 0
+
+
+@dataclass(slots=True)
+class LlamaPending:
+    """A step that is under way."""
+
+    rows: Sequence[Row]
+    order: list[int]
+    """Indices of `rows` in the order in which the batch holds them."""
+    logits: list[Logits | None] = field(default_factory=list, repr=False)
+    """After collect and until the next launch: what each row's token was chosen from, its mask applied."""
+
+
+class LlamaBackend:
+    """Slots over the streams of one native context.
+
+    A slot is not tied to a stream: streams are swapped, behind the slots' numbers, so that those that step together
+    lie side by side (see packing.py). A swap is paid for by the passes that it saves: it waits until the passes lost
+    so far have cost as much as it will.
+
+    Raises:
+        ModelLoadFailed: the model is of a kind that cannot be served, or does not fit into memory.
+    """
+
+    def __init__(self, model: Model, settings: LlamaSettings) -> None:
+        if not model.is_decoder:
+            raise ModelLoadFailed(f"{model.path}: only models that generate text by themselves can be served")
+        self._model = model
+        self._context = Context(
+            model,
+            streams=settings.slots,
+            cells=settings.cells,
+            batch_tokens=max(settings.batch_tokens, settings.slots),
+            threads=settings.threads,
+        )
+        self._streams = list(range(settings.slots))
+        self._pending: LlamaPending | None = None
+        self._lost = 0
+        bytes_per_token = _measure_token(self._context)
+        move_cost = _MOVE_COST_DEVICE if settings.gpu_layers and model.can_offload else _MOVE_COST_HOST
+        self._swap_cost_per_token = move_cost * bytes_per_token
+        self._info = BackendInfo(
+            context=min(settings.cells, model.training_context or settings.cells),
+            slots=settings.slots,
+            cells=settings.cells,
+            batch_tokens=self._context.batch_tokens,
+            bytes_per_token=bytes_per_token,
+            can_truncate=model.can_truncate,
+            description=model.description,
+        )
+
+    @property
+    def info(self) -> BackendInfo:
+        """Facts that do not change."""
+        return self._info
+
+    def sampler(self, sampling: Sampling) -> LlamaSampler:
+        """Sampling state for one round.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        return LlamaSampler(sampling)
+
+    def launch(self, rows: Sequence[Row]) -> LlamaPending:
+        """Begin a step over rows of different slots; the last step must have been collected.
+
+        Raises:
+            ValueError: the step is invalid; nothing has changed.
+            GenerationFailed: the step failed; the slots in it are undefined.
+        """
+        if self._pending is not None:
+            raise ValueError("the last step has not been collected")
+        self._check(rows)
+        self._pack([row.slot for row in rows])
+        # Neighbouring streams share a pass only where the batch holds them in order.
+        order = sorted(range(len(rows)), key=lambda index: self._streams[rows[index].slot])
+        self._context.decode([self._feed(rows[index]) for index in order])
+        self._pending = LlamaPending(rows, order)
+        return self._pending
+
+    def collect(self, pending: Pending) -> Sampled:
+        """Wait for the step and read its tokens.
+
+        Raises:
+            ValueError: this is not the step that is under way.
+        """
+        if self._pending is None or pending is not self._pending:
+            raise ValueError("this step is not under way")
+        step, self._pending = self._pending, None
+        return self._sample(step, self._context.logits())
+
+    def fork(self, source: int, target: int, tokens: int) -> None:
+        """Make `target`, which is empty, hold the first `tokens` of `source`.
+
+        Through host memory and at once: the library's own copy of a stream moves all of its cells, and only with the
+        next step, so that what is read or overwritten before would be wrong.
+
+        Raises:
+            ValueError: the target is not empty, or the source cannot be cut to so many tokens.
+        """
+        held = self._length(source)
+        if source == target or self._length(target) or not 0 <= tokens <= held:
+            raise ValueError(f"slot {target} cannot become the first {tokens} of {held} tokens of slot {source}")
+        if tokens < held and not self._info.can_truncate:
+            raise ValueError("this model's cache can only be forked whole")
+        if tokens:
+            self._context.load(self._streams[target], self._context.save(self._streams[source]), held)
+            self.truncate(target, tokens)
+
+    def truncate(self, slot: int, tokens: int) -> bool:
+        """Cut a slot back to its first `tokens`. False where the cache cannot: the slot is then as it was.
+
+        Raises:
+            ValueError: the slot holds fewer tokens.
+        """
+        held = self._length(slot)
+        if 0 < tokens < held and not self._info.can_truncate:
+            return False
+        return self._context.cut(self._streams[slot], tokens)
+
+    def release(self, slot: int) -> None:
+        """Empty a slot, in whatever state it is."""
+        self._context.clear(self._stream(slot))
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """Copy a slot's cache out, as an array of bytes. The slot stays."""
+        tokens = self._length(slot)
+        data = self._context.save(self._streams[slot])
+        return Snapshot(tokens, data.nbytes, data)
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        """Copy a cache into a slot, which is empty. `data` may be any buffer of the bytes that `snapshot` gave.
+
+        Raises:
+            ValueError: the slot is not empty, or too small.
+            GenerationFailed: the bytes are not of this model and number of slots; the slot is empty.
+        """
+        self._length(slot)
+        self._context.load(self._streams[slot], np.frombuffer(snapshot.data, np.uint8), snapshot.tokens)
+
+    def close(self) -> None:
+        """Free the cache; the weights go with the last who holds the model."""
+        self._context.close()
+
+    def _stream(self, slot: int) -> int:
+        if not 0 <= slot < len(self._streams):
+            raise ValueError(f"there is no slot {slot}")
+        return self._streams[slot]
+
+    def _length(self, slot: int) -> int:
+        return self._context.length(self._stream(slot))
+
+    def _feed(self, row: Row) -> Feed:
+        return Feed(self._streams[row.slot], row.start, row.tokens, row.sampler is not None)
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._stream(row.slot)
+            if row.sampler is not None and not (isinstance(row.sampler, LlamaSampler) and row.sampler.is_open):
+                raise ValueError("a row's sampler is one of this backend, and not closed")
+        self._context.check([self._feed(row) for row in rows])
+
+    def _pack(self, slots: Sequence[int]) -> None:
+        """Swap two streams if the gaps between the step's streams have cost as many bytes read as the swap moves."""
+        streams = [self._streams[slot] for slot in slots]
+        gaps = packing.passes(streams) - 1
+        if gaps == 0 or self._model.is_recurrent:
+            self._lost = 0
+            return
+        self._lost += gaps * self._model.weight_bytes
+        lengths = self._context.lengths()
+        swap = packing.next_swap(streams, lengths)
+        if swap is None:
+            return
+        cost = (lengths[swap[0]] + lengths[swap[1]]) * self._swap_cost_per_token
+        if self._lost >= cost:
+            self._lost = 0
+            self._swap(*swap)
+
+    def _swap(self, one: int, other: int) -> None:
+        self._context.swap(one, other)
+        slot, second = self._streams.index(one), self._streams.index(other)
+        self._streams[slot], self._streams[second] = other, one
+
+    def _sample(self, step: LlamaPending, logits: Logits) -> Sampled:
+        sampled: Sampled = [None] * len(step.rows)
+        step.logits = [None] * len(step.rows)
+        wanted = [index for index in step.order if step.rows[index].sampler is not None]
+        if not wanted:
+            return sampled
+        for index, of_row in zip(wanted, logits, strict=True):
+            step.logits[index] = of_row
+            sampled[index] = _mask(of_row, step.rows[index].mask)
+        best = likeliest(logits)
+        greatest = logits[range(len(wanted)), best]
+        ends = self._ends(step)
+        for at, index in enumerate(wanted):
+            if sampled[index] is None:
+                sampled[index] = self._choose(step.rows[index].sampler, best[at], float(greatest[at]), ends[index])
+        return sampled
+
+    def _choose(self, sampler: Sampler | None, best: int, greatest: float, end: int) -> int | RowFailed:
+        # A native sampler would end the process where no token has a chance.
+        if not math.isfinite(greatest):
+            return RowFailed(GenerationFailed("no token is allowed, or the model's output is not finite"))
+        assert isinstance(sampler, LlamaSampler)
+        return best if sampler.chain is None else self._context.sample(sampler.chain, end)
+
+    @staticmethod
+    def _ends(step: LlamaPending) -> dict[int, int]:
+        """Where in the batch the last token of each row lies."""
+        ends, total = {}, 0
+        for index in step.order:
+            total += len(step.rows[index].tokens)
+            ends[index] = total - 1
+        return ends
+
+
+def _mask(logits: Logits, mask: Bitmask | None) -> RowFailed | None:
+    if mask is not None:
+        try:
+            apply_mask(logits, mask)
+        except ValueError as error:
+            return RowFailed(error)
+    return None
+
+
+def bytes_per_token(model: Model, threads: int) -> int:
+    """Measure what a token takes in the cache of a model, in a small context of its own.
+
+    Raises:
+        ModelLoadFailed: the model cannot run.
+    """
+    context = Context(model, streams=1, cells=256, batch_tokens=8, threads=threads)
+    try:
+        return _measure_token(context)
+    finally:
+        context.close()
+
+
+def _measure_token(context: Context) -> int:
+    """Run two tokens, so that the weights are warm, and see what the second one adds to a saved cache."""
+    sizes = []
+    try:
+        for position in (0, 1):
+            context.decode([Feed(0, position, [0], wants_logits=True)])
+            context.logits()
+            sizes.append(context.save(0).nbytes)
+    except GenerationFailed as error:
+        raise ModelLoadFailed(f"the model cannot run: {error}") from error
+    context.clear(0)
+    return max(1, sizes[1] - sizes[0])

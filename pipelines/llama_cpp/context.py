@@ -1,0 +1,244 @@
+"""The native cache and step, guarded: an invalid call would end the process, so each is refused with ValueError first.
+
+A context has streams: fixed rooms of cells, one sequence in each. It keeps the length of every stream by itself. A
+stream whose length is None is undefined, after a step that failed; it can only be cleared. Engine thread only.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+from numpy.typing import NDArray
+
+from tenuto.errors import GenerationFailed
+from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
+
+Logits = NDArray[np.float32]
+StateBytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Tokens to feed to a stream that holds `start` tokens, and whether logits are wanted after the last of them."""
+
+    stream: int
+    start: int
+    tokens: Sequence[int]
+    wants_logits: bool
+
+
+class Context:
+    """A model's cache of `streams` rooms with `cells` each, and the batch that its steps go through.
+
+    Raises:
+        ModelLoadFailed: there is no memory for it.
+    """
+
+    def __init__(self, model: Model, *, streams: int, cells: int, batch_tokens: int, threads: int) -> None:
+        if not 1 <= streams <= lib.llama_max_parallel_sequences() or cells < 1 or batch_tokens < streams or threads < 1:
+            raise ValueError(f"no context of {streams} x {cells}, {batch_tokens} a step, {threads} threads")
+        self._model = model
+        self.cells, self.batch_tokens = cells, batch_tokens
+        self._lengths: list[int | None] = [0] * streams
+        self._vocabulary = model.vocabulary
+        self._pointer: Any = _open(model, streams, cells, batch_tokens, threads)
+        self._memory = lib.llama_get_memory(self._pointer)
+        self._batch = _Batch(batch_tokens)
+        self._outputs = 0
+
+    def length(self, stream: int) -> int:
+        """How many tokens a stream holds.
+
+        Raises:
+            ValueError: there is no such stream, or its state is undefined.
+        """
+        if not 0 <= stream < len(self._lengths):
+            raise ValueError(f"there is no slot {stream}")
+        length = self._lengths[stream]
+        if length is None:
+            raise ValueError("the slot is undefined after a failed step; release it first")
+        return length
+
+    def decode(self, feeds: Sequence[Feed]) -> None:
+        """Run one step; it may still be under way when this returns. The streams must be different ones.
+
+        Raises:
+            ValueError: the step is invalid; nothing has changed.
+            GenerationFailed: the step failed; its streams are undefined.
+        """
+        self.check(feeds)
+        self._batch.fill(feeds)
+        self._outputs = 0
+        for feed in feeds:
+            self._lengths[feed.stream] = None
+        status = lib.llama_decode(self._pointer, self._batch.native)
+        if status == 1:
+            raise GenerationFailed("the cache has no room for the step")
+        if status != 0:
+            raise GenerationFailed(f"llama_decode failed with {status}: {log_tail()}")
+        for feed in feeds:
+            self._lengths[feed.stream] = feed.start + len(feed.tokens)
+        self._outputs = sum(feed.wants_logits for feed in feeds)
+
+    def logits(self) -> Logits:
+        """Wait for the step and give one row for each feed that wants logits, in order; valid until the next step."""
+        if not self._outputs:
+            lib.llama_synchronize(self._pointer)
+            return np.empty((0, self._vocabulary), np.float32)
+        rows = lib.llama_get_logits(self._pointer)
+        return np.ctypeslib.as_array(rows, shape=(self._outputs, self._vocabulary))
+
+    def sample(self, chain: Any, feed_end: int) -> int:
+        """Sample with a native chain from the logits of the token at `feed_end` in the batch, and advance the chain."""
+        return int(lib.llama_sampler_sample(chain, self._pointer, feed_end))
+
+    def clear(self, stream: int) -> None:
+        """Empty a stream, whatever state it is in."""
+        if not 0 <= stream < len(self._lengths):
+            raise ValueError(f"there is no slot {stream}")
+        lib.llama_memory_seq_rm(self._memory, stream, -1, -1)
+        self._lengths[stream] = 0
+
+    def cut(self, stream: int, tokens: int) -> bool:
+        """Keep the first `tokens` of a stream. False, and nothing changed, where this kind of cache cannot."""
+        if not 0 <= tokens <= self.length(stream):
+            raise ValueError(f"a slot of {self.length(stream)} tokens cannot be cut to {tokens}")
+        if tokens == 0:
+            self.clear(stream)
+        elif tokens < self.length(stream):
+            if not lib.llama_memory_seq_rm(self._memory, stream, tokens, -1):
+                return False
+            self._lengths[stream] = tokens
+        return True
+
+    def save(self, stream: int) -> StateBytes:
+        """Copy out what a stream holds.
+
+        Raises:
+            GenerationFailed: the library could not.
+        """
+        self.length(stream)
+        lib.llama_synchronize(self._pointer)
+        data = np.empty(lib.llama_state_seq_get_size(self._pointer, stream), np.uint8)
+        if lib.llama_state_seq_get_data(self._pointer, _bytes_of(data), data.size, stream) != data.size:
+            raise GenerationFailed(f"the cache could not be copied out: {log_tail()}")
+        return data
+
+    def load(self, stream: int, data: StateBytes, tokens: int) -> None:
+        """Copy into an empty stream what `save` gave for `tokens` tokens.
+
+        Raises:
+            ValueError: the stream is not empty, or too small.
+            GenerationFailed: the data is not of this model and layout; the stream is empty.
+        """
+        if self.length(stream):
+            raise ValueError("the slot is not empty")
+        if not 0 <= tokens <= self.cells:
+            raise ValueError(f"{tokens} tokens do not fit into {self.cells} cells")
+        if not tokens:
+            return
+        lib.llama_synchronize(self._pointer)
+        source = np.ascontiguousarray(data)
+        read = lib.llama_state_seq_set_data(self._pointer, _bytes_of(source), source.size, stream)
+        if read == 0 or lib.llama_memory_seq_pos_max(self._memory, stream) != tokens - 1:
+            self.clear(stream)
+            raise GenerationFailed(f"the cache does not fit this model and layout: {log_tail()}")
+        self._lengths[stream] = tokens
+
+    def lengths(self) -> list[int]:
+        """How many tokens each stream holds; 0 for one that is undefined."""
+        return [length or 0 for length in self._lengths]
+
+    def swap(self, one: int, other: int) -> None:
+        """Exchange what two streams hold; an undefined one counts as empty."""
+        streams = (one, other)
+        lengths = self.lengths()
+        saved = [self.save(stream) if lengths[stream] else None for stream in streams]
+        states = [self._lengths[stream] for stream in streams]
+        for stream in streams:
+            self.clear(stream)
+        for stream, data, state in zip(reversed(streams), saved, states, strict=True):
+            if data is not None:
+                self.load(stream, data, state or 0)
+            self._lengths[stream] = state
+
+    def close(self) -> None:
+        """Free all; the context is of no use afterwards."""
+        if self._pointer:
+            lib.llama_free(self._pointer)
+            self._pointer = None
+            self._lengths = []
+
+    def check(self, feeds: Sequence[Feed]) -> None:
+        """Raise ValueError where `decode` would."""
+        if not feeds or sum(len(feed.tokens) for feed in feeds) > self.batch_tokens:
+            raise ValueError(f"a step takes 1 to {self.batch_tokens} tokens")
+        if len({feed.stream for feed in feeds}) < len(feeds):
+            raise ValueError("a step has one row for each slot")
+        for feed in feeds:
+            held = self.length(feed.stream)
+            if feed.start != held:
+                raise ValueError(f"the row starts at {feed.start}; its slot holds {held} tokens")
+            if held + len(feed.tokens) > self.cells:
+                raise ValueError(f"{held} and {len(feed.tokens)} tokens do not fit into {self.cells} cells")
+            if not feed.tokens or min(feed.tokens) < 0 or max(feed.tokens) >= self._vocabulary:
+                raise ValueError("a row has tokens, and each is in the vocabulary")
+
+
+class _Batch:
+    """The native batch over arrays of our own, so that it is filled without a Python step for each token."""
+
+    def __init__(self, size: int) -> None:
+        self._token = np.zeros(size, np.int32)
+        self._position = np.zeros(size, np.int32)
+        self._stream_count = np.ones(size, np.int32)
+        self._stream = np.zeros(size, np.int32)
+        self._stream_at = self._stream.ctypes.data + np.arange(size, dtype=np.uintp) * self._stream.itemsize
+        self._wants_logits = np.zeros(size, np.int8)
+        self.native = lib.llama_batch(
+            token=_pointer_to(self._token, ctypes.c_int32),
+            pos=_pointer_to(self._position, ctypes.c_int32),
+            n_seq_id=_pointer_to(self._stream_count, ctypes.c_int32),
+            seq_id=ctypes.cast(self._stream_at.ctypes.data, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))),
+            logits=_pointer_to(self._wants_logits, ctypes.c_int8),
+        )
+
+    def fill(self, feeds: Sequence[Feed]) -> None:
+        begin = 0
+        self._wants_logits[:] = 0
+        for feed in feeds:
+            end = begin + len(feed.tokens)
+            self._token[begin:end] = feed.tokens
+            self._position[begin:end] = np.arange(feed.start, feed.start + end - begin)
+            self._stream[begin:end] = feed.stream
+            self._wants_logits[end - 1] = feed.wants_logits
+            begin = end
+        self.native.n_tokens = begin
+
+
+def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: int) -> Any:
+    parameters = lib.llama_context_default_params()
+    parameters.n_seq_max = streams
+    parameters.n_ctx = streams * (-(-cells // 256) * 256)  # the library rounds each stream to 256 cells
+    parameters.n_batch = parameters.n_ubatch = batch_tokens
+    parameters.n_outputs_max = streams  # one row of logits for each stream, not one for each token of a batch
+    parameters.n_threads = parameters.n_threads_batch = threads
+    # Measured (bench/cache_layout.py): in one pool every step attends over the paused sequences too.
+    parameters.kv_unified = False
+    parameters.swa_full = False
+    parameters.no_perf = True
+    pointer = lib.llama_init_from_model(model.pointer, parameters)
+    if not pointer or lib.llama_n_ctx_seq(pointer) < cells:
+        raise failure(f"{model.path}: no cache of {streams} x {cells} tokens")
+    return pointer
+
+
+def _pointer_to(array: NDArray[np.generic], kind: type[ctypes.c_int32] | type[ctypes.c_int8]) -> object:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def _bytes_of(data: StateBytes) -> ctypes.Array[ctypes.c_uint8]:
+    return (ctypes.c_uint8 * data.size).from_address(data.ctypes.data)

@@ -1,0 +1,36 @@
+"""A pipeline without a model: it answers from a script. For the tests of Tenuto and of agents that run on it.
+
+Everything but the weights is real: tokens, template, tool-call format, grammars, slots, snapshots. It reads the
+conversation from the tokens in its slot alone, so it answers as a model would, whoever put the tokens there.
+
+A script is a TOML file, or a JSON file of the same shape:
+
+    cells = 4096              # optional: tokens a slot holds; also slots = 4, batch_tokens = 512, can_truncate = true
+
+    [[rules]]                 # the first rule whose conditions all hold answers
+    user_matches = 'weather in (?P<city>[A-Z][a-z]+)'
+    reasoning = "I should look that up."
+    calls = [{ name = "weather", arguments = { city = "${city}" } }]
+
+    [[rules]]
+    tool_contains = "rain"
+    text = "Take an umbrella: ${tool}"
+
+Conditions: `user`, `tool`, `system` are the exact text of the last user message, of the tool results since the last
+answer (joined by line breaks) and of the system message; `..._contains` is a part of it, `..._matches` a regular
+expression found in it. `turn` is the number of the answer within the conversation, from 1. A rule without a `tool`
+condition does not answer tool results, unless it has no conditions but `turn` and `system`.
+
+Answers: `text`, `reasoning`, `calls` (arguments in the order of the tool's schema, or a grammar may break them).
+`delay_ms` is spent on every token; `fail` makes the step at token `fail_at` (default 0) of the answer fail:
+"forward" for all rows of the step, "sampler" for this row alone. In all strings `${1}` and `${name}` are the groups
+of the rule's expressions, `${user}`, `${tool}` and `${system}` the texts; `$$` is a dollar sign.
+
+Where no rule holds, the last tool results or the last user message are echoed.
+"""
+
+from tenuto.pipelines.scripted.backend import ScriptedBackend
+from tenuto.pipelines.scripted.script import Script, read_script
+from tenuto.pipelines.scripted.tokenizer import TEMPLATE, ScriptedTokenizer
+
+__all__ = ["TEMPLATE", "Script", "ScriptedBackend", "ScriptedTokenizer", "read_script"]

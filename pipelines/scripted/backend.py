@@ -1,0 +1,220 @@
+"""Slots that hold tokens and answer from a script. Engine thread only, but for construction."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tenuto.errors import GenerationFailed
+from tenuto.pipelines.base import BackendInfo, Bitmask, Pending, Row, RowFailed, Sampled, Sampling, Snapshot
+from tenuto.pipelines.scripted.reading import Turn, answer_tokens, conversation, open_turn
+from tenuto.pipelines.scripted.script import Script
+from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
+
+_BYTES_PER_TOKEN = 4
+_VOCABULARY = len(PIECES)
+
+
+class ScriptedSampler:
+    """The sampling state of one round: there is none, a script leaves nothing to chance."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    def close(self) -> None:
+        """Nothing may be sampled with it any more."""
+        self.is_open = False
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The tokens of a slot; `turn` is what is known of its last answer, so that a step costs no reading again."""
+
+    tokens: list[int] = field(default_factory=list)
+    turn: Turn | None = None
+    is_defined: bool = True
+
+
+@dataclass(slots=True)
+class _Step:
+    rows: Sequence[Row]
+
+
+class ScriptedBackend:
+    """A backend whose model is a script. Temperature and seeds change nothing.
+
+    A mask is held to: where it forbids the script's token, the lowest allowed one is taken.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._slots = [_Slot() for _ in range(script.slots)]
+        self._pending: _Step | None = None
+        self._info = BackendInfo(
+            context=script.cells,
+            slots=script.slots,
+            cells=script.cells,
+            batch_tokens=max(script.batch_tokens, script.slots),
+            bytes_per_token=_BYTES_PER_TOKEN,
+            can_truncate=script.can_truncate,
+            description="a script",
+        )
+
+    @property
+    def info(self) -> BackendInfo:
+        """Facts that do not change."""
+        return self._info
+
+    def sampler(self, sampling: Sampling) -> ScriptedSampler:
+        """Sampling state for one round."""
+        if min(sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k) < 0:
+            raise ValueError(f"sampling parameters are not negative: {sampling}")
+        return ScriptedSampler()
+
+    def launch(self, rows: Sequence[Row]) -> _Step:
+        """Begin a step over rows of different slots; the last step must have been collected.
+
+        Raises:
+            ValueError: the step is invalid; nothing has changed.
+            GenerationFailed: the script wants the step to fail; the slots in it are undefined.
+        """
+        if self._pending is not None:
+            raise ValueError("the last step has not been collected")
+        self._check(rows)
+        for row in rows:
+            self._feed(self._slots[row.slot], row.tokens)
+        if any(row.sampler is not None and self._fails(row, "forward") for row in rows):
+            for row in rows:
+                self._slots[row.slot] = _Slot(is_defined=False)
+            raise GenerationFailed("the script made this step fail")
+        self._pending = _Step(rows)
+        return self._pending
+
+    def collect(self, pending: Pending) -> Sampled:
+        """Wait for the step and read its tokens.
+
+        Raises:
+            ValueError: this is not the step that is under way.
+        """
+        if self._pending is None or pending is not self._pending:
+            raise ValueError("this step is not under way")
+        rows, self._pending = self._pending.rows, None
+        delays = [self._turn(row.slot).answer.delay_s for row in rows if row.sampler is not None]
+        if any(delays):
+            time.sleep(max(delays))
+        return [None if row.sampler is None else self._sample(row) for row in rows]
+
+    def fork(self, source: int, target: int, tokens: int) -> None:
+        """Make `target`, which is empty, hold the first `tokens` of `source`."""
+        held = self._slot(source).tokens
+        if self._slot(target).tokens or not 0 <= tokens <= len(held):
+            raise ValueError(f"slot {target} cannot become the first {tokens} of {len(held)} tokens of slot {source}")
+        if 0 < tokens < len(held) and not self._info.can_truncate:
+            raise ValueError("this script's cache can only be forked whole")
+        self._slots[target] = _Slot(held[:tokens])
+
+    def truncate(self, slot: int, tokens: int) -> bool:
+        """Cut a slot back to its first `tokens`. False where the script forbids it: the slot is then as it was."""
+        held = self._slot(slot).tokens
+        if not 0 <= tokens <= len(held):
+            raise ValueError(f"a slot of {len(held)} tokens cannot be cut to {tokens}")
+        if 0 < tokens < len(held) and not self._info.can_truncate:
+            return False
+        self._slots[slot] = _Slot(held[:tokens])
+        return True
+
+    def release(self, slot: int) -> None:
+        """Empty a slot, in whatever state it is."""
+        self._require(slot)
+        self._slots[slot] = _Slot()
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """Copy a slot's tokens out, as an array of bytes. The slot stays."""
+        tokens = np.array(self._slot(slot).tokens, np.int32)
+        return Snapshot(tokens.size, tokens.nbytes, tokens.view(np.uint8))
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        """Copy a snapshot into a slot, which is empty. `data` may be any buffer of the bytes that `snapshot` gave."""
+        if self._slot(slot).tokens or not 0 <= snapshot.tokens <= self._info.cells:
+            raise ValueError(f"slot {slot} is not empty, or too small for {snapshot.tokens} tokens")
+        data = np.frombuffer(snapshot.data, np.uint8)
+        if data.size != snapshot.tokens * _BYTES_PER_TOKEN:
+            raise GenerationFailed("the cache does not fit this model and layout")
+        self._slots[slot] = _Slot(data.view(np.int32).tolist())
+
+    def close(self) -> None:
+        """Forget all tokens."""
+        self._slots = []
+
+    def _require(self, slot: int) -> _Slot:
+        if not 0 <= slot < len(self._slots):
+            raise ValueError(f"there is no slot {slot}")
+        return self._slots[slot]
+
+    def _slot(self, slot: int) -> _Slot:
+        found = self._require(slot)
+        if not found.is_defined:
+            raise ValueError("the slot is undefined after a failed step; release it first")
+        return found
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        if not rows or sum(len(row.tokens) for row in rows) > self._info.batch_tokens:
+            raise ValueError(f"a step takes 1 to {self._info.batch_tokens} tokens")
+        if len({row.slot for row in rows}) < len(rows):
+            raise ValueError("a step has one row for each slot")
+        for row in rows:
+            held = len(self._slot(row.slot).tokens)
+            if row.start != held:
+                raise ValueError(f"the row starts at {row.start}; its slot holds {held} tokens")
+            if held + len(row.tokens) > self._info.cells:
+                raise ValueError(f"{held} and {len(row.tokens)} tokens do not fit into {self._info.cells} cells")
+            if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= _VOCABULARY:
+                raise ValueError("a row has tokens, and each is in the vocabulary")
+            if row.sampler is not None and not (isinstance(row.sampler, ScriptedSampler) and row.sampler.is_open):
+                raise ValueError("a row's sampler is one of this backend, and not closed")
+
+    @staticmethod
+    def _feed(slot: _Slot, tokens: Sequence[int]) -> None:
+        slot.tokens.extend(tokens)
+        if slot.turn is not None:
+            if ASSISTANT in tokens:
+                slot.turn = None
+            else:
+                slot.turn.follow(tokens)
+
+    def _turn(self, slot: int) -> Turn:
+        """What is to be said in a slot's last turn, and how far it has come."""
+        held = self._slots[slot]
+        if held.turn is None:
+            begin = open_turn(held.tokens)
+            answer = self._script.answer(conversation(held.tokens[:begin]))
+            held.turn = Turn(answer, answer_tokens(answer) if begin else [END])
+            held.turn.follow(held.tokens[begin:])
+        return held.turn
+
+    def _fails(self, row: Row, how: str) -> bool:
+        turn = self._turn(row.slot)
+        return turn.answer.fail == how and turn.said == turn.answer.fail_at
+
+    def _sample(self, row: Row) -> int | RowFailed:
+        if self._fails(row, "sampler"):
+            return RowFailed(GenerationFailed("the script made the sampler fail"))
+        turn = self._turn(row.slot)
+        if row.mask is None:
+            return turn.choices()[0]
+        try:
+            return _allowed(turn.choices(), row.mask)
+        except ValueError as error:
+            return RowFailed(error)
+
+
+def _allowed(choices: Sequence[int], mask: Bitmask) -> int:
+    """The first choice that the mask allows, else the lowest token that it allows."""
+    words = -(-_VOCABULARY // 32)
+    if mask.ndim != 1 or mask.itemsize != 4 or mask.size < words:
+        raise ValueError(f"a mask for {_VOCABULARY} tokens has {words} words of 32 bits")
+    bits = np.unpackbits(np.ascontiguousarray(mask).view(np.uint8), count=_VOCABULARY, bitorder="little")
+    if not bits.any():
+        raise ValueError("no token is allowed")
+    return next((token for token in choices if bits[token]), int(bits.argmax()))

@@ -1,0 +1,39 @@
+"""POST /v1/agent/approvals/{id}: a person's answer to a tool call that waits for it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.runtime.api.auth import principal_of
+from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
+from tenuto.runtime.api.runs import described
+from tenuto.runtime.loop.runner import Runner
+
+
+class Decision(Wire):
+    """The answer. `message` is for the model to read where the call is denied."""
+
+    decision: Literal["approve", "deny"]
+    message: str | None = None
+    remember_for_session: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalsApi:
+    """The endpoint."""
+
+    runner: Runner
+
+    async def decide(self, request: Request) -> Response:
+        """Answer once. The run goes on by itself; its events are at /v1/runs/{id}/events."""
+        wire = validate(Decision, parse_object(await read_body(request)))
+        run = await self.runner.decide(
+            principal_of(request),
+            request.path_params["id"],
+            approve=wire.decision == "approve",
+            message=wire.message,
+            remember=wire.remember_for_session is True,
+        )
+        return described(run)

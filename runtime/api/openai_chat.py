@@ -1,0 +1,83 @@
+"""POST /v1/chat/completions: OpenAI's chat, with sessions and tools that the server runs."""
+
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import TenutoError
+from tenuto.runtime.api.auth import principal_of
+from tenuto.runtime.api.body import read_body
+from tenuto.runtime.api.connection import while_connected
+from tenuto.runtime.api.errors import INTERNAL, openai_error_of_run
+from tenuto.runtime.api.openai_chat_answer import ChunkEncoder, whole
+from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
+from tenuto.runtime.api.sse import EventStream
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.records import RunStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions:
+    """The endpoint."""
+
+    runner: Runner
+    default_temperature: float
+    keep_alive_s: float
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        chat = read_chat(
+            await read_body(request),
+            request.headers,
+            principal=principal_of(request),
+            default_temperature=self.default_temperature,
+        )
+        run = await self.runner.start(chat.turn)
+        if chat.stream:
+            return self._stream(chat, run)
+        return await _whole(request, run)
+
+    def _stream(self, chat: ChatRequest, run: Run) -> Response:
+        encoder = ChunkEncoder(
+            run.id,
+            run.session_id,
+            run.model,
+            run.created_at,
+            named_events=chat.turn.wants_events,
+            include_usage=chat.include_usage,
+        )
+        return EventStream(_frames(run, encoder), run, headers=run_headers(run), keep_alive_s=self.keep_alive_s)
+
+
+async def _whole(request: Request, run: Run) -> Response:
+    answer = await while_connected(request.receive, run, run.answer)
+    if answer.status is RunStatus.FAILED:
+        status, body = openai_error_of_run(answer.error, answer.error_code, run.id)
+    else:
+        status, body = 200, whole(answer, run.created_at)
+    return Response(to_json(body), status, run_headers(run), "application/json")
+
+
+async def _frames(run: Run, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
+    try:
+        yield encoder.opening()
+        async for _, event in run.events():
+            yield encoder.encode(event)
+        yield encoder.closing(run.snapshot())
+    except TenutoError as exc:
+        yield encoder.failure(exc)
+    except Exception:
+        logger.exception("the stream of run %s failed", run.id)
+        yield encoder.failure(TenutoError(INTERNAL))
+
+
+def run_headers(run: Run) -> dict[str, str]:
+    """Which session and run an answer belongs to."""
+    return {"x-session-id": run.session_id, "x-tenuto-run-id": run.id}

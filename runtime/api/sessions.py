@@ -1,0 +1,105 @@
+"""/v1/sessions: list, export, import, delete, fork."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.runtime.api.auth import principal_of
+from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
+from tenuto.runtime.api.openai_chat_request import checked_session_id
+from tenuto.runtime.api.query import number, switch
+from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.session import Session
+
+_PAGE, _MAX_PAGE = 20, 100
+
+
+class Fork(Wire):
+    """Where to fork, in items, and the new session's id; None: the last completed turn, and an id of ours."""
+
+    at: Annotated[int, Field(ge=0)] | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsApi:
+    """The endpoints."""
+
+    runner: Runner
+
+    async def index(self, request: Request) -> Response:
+        """A page of the caller's sessions, those last used first."""
+        limit = number(request, "limit", _PAGE, least=1, most=_MAX_PAGE)
+        after = request.query_params.get("after")
+        implicit = switch(request, "implicit")
+        found = await self.runner.list_sessions(principal_of(request), implicit=implicit, limit=limit + 1, after=after)
+        page = found[:limit]
+        return _json(
+            {
+                "object": "list",
+                "data": [_summary(each) for each in page],
+                "last_id": page[-1].id if page else None,
+                "has_more": len(found) > limit,
+            }
+        )
+
+    async def export(self, request: Request) -> Response:
+        """A whole session, as import reads it."""
+        return _json(await self.runner.export_session(principal_of(request), request.path_params["id"]))
+
+    async def put(self, request: Request) -> Response:
+        """Make a session of what export gave."""
+        body = parse_object(await read_body(request))
+        session_id = checked_session_id(request.path_params["id"], "id")
+        return _json(_facts(await self.runner.import_session(principal_of(request), session_id, body)))
+
+    async def delete(self, request: Request) -> Response:
+        """Forget a session; its open run is cancelled."""
+        session_id = request.path_params["id"]
+        await self.runner.delete_session(principal_of(request), session_id)
+        return _json({"id": session_id, "object": "session.deleted", "deleted": True})
+
+    async def fork(self, request: Request) -> Response:
+        """A new session with the first items of another."""
+        body = await read_body(request)
+        wire = validate(Fork, parse_object(body)) if body else Fork()
+        new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
+        forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
+        return _json(_facts(forked))
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "object": "session",
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "implicit": session.implicit,
+        "stored": session.stored,
+        "expires_at": session.expires_at,
+        "num_items": len(session.items),
+        "parent": None if session.parent is None else {"at": session.parent.at},
+    }
+
+
+def _summary(session: SessionSummary) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "object": "session",
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "implicit": session.implicit,
+        "user": session.user,
+        "expires_at": session.expires_at,
+        "open_run": session.open_run,
+        "num_items": session.items,
+    }
+
+
+def _json(value: Any) -> Response:
+    return Response(to_json(value), media_type="application/json")

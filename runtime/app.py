@@ -1,0 +1,187 @@
+"""The composition root: makes every part of a server, in order, and frees them in reverse. No logic of its own."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import time
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tenuto.pipelines.loader import LoadSettings, load
+from tenuto.runtime.api.auth import Keys, principal_of
+from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
+from tenuto.runtime.config import Settings, is_loopback
+from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.loop.intake import Defaults
+from tenuto.runtime.loop.leg import Expiries, House
+from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.policy import Policy
+from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.mcp.http import Endpoint
+from tenuto.runtime.mcp.server import build_server
+from tenuto.runtime.metrics import Metrics
+from tenuto.runtime.notes import StoredNotes
+from tenuto.sessions.directory import Directory
+from tenuto.sessions.lock import DataFolder
+from tenuto.sessions.store import Store
+from tenuto.tools.approvals import Permission
+from tenuto.tools.builtin import Calculator, Clock, Notes
+from tenuto.tools.host import Host
+from tenuto.tools.mcp_config import ServerConfig, read_mcp_config
+from tenuto.tools.registry import CallLimits, Registry
+
+TOOLS_START_S = 10.0
+"""How long the start waits for configured MCP servers; what is not there by then joins later."""
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A server that is ready for requests.
+
+    `publish` tells the folder's other users where it is reached. `drain` lets runs come to an end; it returns when
+    none is under way, or when their time is over.
+    """
+
+    asgi: ASGIApp
+    publish: Callable[[str], None]
+    drain: Callable[[], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[App]:
+    """A whole server but for its socket. Entered and left in one task.
+
+    Raises:
+        TenutoError: a part cannot be made; the parts made before it have been freed.
+    """
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(await anyio.to_thread.run_sync(DataFolder.acquire, settings.data_dir))
+        store = await _store(settings, stack)
+        metrics = Metrics()
+
+        configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
+        registry = await _registry(configs, store, stack)
+        models = await _models(settings, stack)
+
+        house = House(
+            directory=Directory(store, implicit_ttl_s=settings.implicit_session_s),
+            registry=registry,
+            policy=_policy(registry, configs, settings),
+            metrics=metrics,
+            expiries=Expiries(settings.client_tool_expires_s, settings.approval_expires_s),
+        )
+        runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
+
+        server = build_server(runner, principal_of=principal_of, default_temperature=settings.temperature)
+        mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
+        await stack.enter_async_context(mcp.run())
+        yield App(
+            asgi=_asgi(settings, runner, metrics, mcp, folder.owner.secret),
+            publish=folder.publish,
+            drain=partial(_drain, runner, mcp, settings.shutdown_s),
+        )
+
+
+async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
+    url = f"sqlite:///{settings.data_dir / 'sessions.db'}"
+    store = await anyio.to_thread.run_sync(partial(Store.open, url, durability=settings.durability))
+    stack.push_async_callback(anyio.to_thread.run_sync, store.close)
+    return store
+
+
+async def _registry(configs: tuple[ServerConfig, ...], store: Store, stack: AsyncExitStack) -> Registry:
+    """The tools of the built-in and the configured servers, kept as those change."""
+    changed = Changed()
+    host = await stack.enter_async_context(
+        Host([config for config in configs if not config.disabled], on_change=changed.set)
+    )
+    limits = {config.name: CallLimits(config.timeout_s, config.max_concurrency) for config in configs}
+    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], limits)
+    await host.settled(TOOLS_START_S)
+    await registry.refresh()
+    group = await stack.enter_async_context(anyio.create_task_group())
+    stack.callback(group.cancel_scope.cancel)
+    group.start_soon(changed.follow, registry.refresh)
+    return registry
+
+
+class Changed:
+    """Turns any number of changes into refreshes, one at a time."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Something has changed. Event-loop thread only."""
+        self._event.set()
+
+    async def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:
+        """Refresh after changes, until cancelled."""
+        while True:
+            await self._event.wait()
+            self._event = anyio.Event()
+            await refresh()
+
+
+async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
+    """Load all models, one after the other, and start their engines."""
+    threads = max(1, (settings.threads or available_cores()) // len(settings.model))
+    fitting = LoadSettings(
+        slots=settings.slots, cells=settings.context, cache_bytes=settings.cache_bytes, threads=threads
+    )
+    loaded = []
+    for name in settings.model:
+        pipeline = await anyio.to_thread.run_sync(load, name, fitting)
+        engine = Engine(
+            pipeline.codec.info.model,
+            pipeline,
+            EngineSettings(queue=settings.queue_limit, host_cache_bytes=settings.host_cache_bytes),
+        )
+        stack.push_async_callback(engine.stop)
+        loaded.append(Model(pipeline.codec.info.model, pipeline.codec, engine, pipeline.backend.info, time()))
+    return Models(loaded)
+
+
+def available_cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _policy(registry: Registry, configs: tuple[ServerConfig, ...], settings: Settings) -> Policy:
+    everywhere = None if settings.agent_permission is None else Permission(settings.agent_permission)
+    return Policy(registry, {config.name: config.permission for config in configs}, everywhere)
+
+
+def _defaults(settings: Settings) -> Defaults:
+    return Defaults(
+        max_tokens=settings.max_tokens,
+        max_tool_rounds=settings.max_tool_rounds,
+        deadline_s=settings.deadline_s,
+        default_tools=settings.default_tools,
+    )
+
+
+def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, secret: str) -> ASGIApp:
+    """Every route, behind the checks that every request passes."""
+    api = ApiSettings(
+        default_temperature=settings.temperature,
+        max_body_bytes=settings.max_body_bytes,
+        allowed_hosts=(settings.host, *settings.allowed_hosts),
+        allowed_origins=settings.allowed_origins,
+    )
+    keys = Keys(settings.api_key, secret, open_to_all=not settings.api_key and is_loopback(settings.host))
+    app = Starlette(routes=[*routes(runner, metrics, api), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS)
+    return guarded(app, keys, api)
+
+
+async def _drain(runner: Runner, mcp: Endpoint, seconds: float) -> None:
+    """No new runs from now on. Standing MCP streams end when no run needs them any more."""
+    await runner.drain(seconds)
+    mcp.stop()

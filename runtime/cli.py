@@ -1,0 +1,119 @@
+"""The commands. Each is imported only when it is called, so that `tenuto --help` and wrong usage answer at once."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from tenuto import __version__
+from tenuto.errors import ConfigurationError, TenutoError
+
+EXIT_FAILED = 1
+EXIT_CONFIGURATION = 2
+
+_SECONDS_TO_START = 300.0
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name and one line of help, and makes one when it is asked for."""
+
+    def __init__(self, table: dict[str, tuple[Callable[[], click.Command], str]], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order of the table."""
+        return [*self._table]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Make the command."""
+        return self._table[cmd_name][0]() if cmd_name in self._table else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List them without making them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
+
+
+def _serve() -> click.Command:
+    def serve(**given: Any) -> None:
+        from tenuto.runtime.config import load
+        from tenuto.runtime.serve import run
+
+        run(load(_flags(given)))
+
+    return click.Command(
+        "serve",
+        callback=serve,
+        params=_options(),
+        help="Load the models and serve them. Each option is also a variable TENUTO_... and a key in tenuto.toml.",
+    )
+
+
+def _mcp() -> click.Command:
+    def mcp(**given: Any) -> None:
+        from tenuto.runtime.config import load
+        from tenuto.runtime.mcp.stdio import run
+        from tenuto.runtime.owner import Home
+
+        flags = _flags(given)
+        run(Home(load(flags).data_dir, _arguments(flags), _SECONDS_TO_START))
+
+    return click.Command(
+        "mcp",
+        callback=mcp,
+        params=_options(),
+        help="Speak MCP on stdin and stdout, for the server that owns the data folder. If none runs, one is started in"
+        " the background with the options given here, on a free port; it stays when this command ends.",
+    )
+
+
+def _options() -> list[click.Parameter]:
+    """An option for every setting. Values stay text: the settings check them, wherever they come from."""
+    from tenuto.runtime.config import Settings, flag, takes_several
+
+    return [
+        click.Option([flag(name), name], multiple=takes_several(name), help=field.description, metavar=_metavar(name))
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def _metavar(name: str) -> str:
+    endings = {"_s": "SECONDS", "_bytes": "BYTES", "dir": "DIR", "config": "FILE"}
+    return next((shown for ending, shown in endings.items() if name.endswith(ending)), name.rpartition("_")[2].upper())
+
+
+def _flags(given: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in given.items() if value not in (None, ())}
+
+
+def _arguments(flags: dict[str, Any]) -> list[str]:
+    """Flags as a command line has them."""
+    from tenuto.runtime.config import flag
+
+    pairs = [(flag(name), value if isinstance(value, tuple) else (value,)) for name, value in flags.items()]
+    return [word for name, values in pairs for value in values for word in (name, str(value))]
+
+
+COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
+    "serve": (_serve, "Load the models and serve them over HTTP and MCP."),
+    "mcp": (_mcp, "Speak MCP on stdin and stdout."),
+}
+
+cli = click.version_option(__version__, prog_name="tenuto", message="%(prog)s %(version)s")(
+    Commands(COMMANDS, name="tenuto", help="Tenuto: an MCP-native agentic runtime server.")
+)
+
+
+def main() -> None:
+    """Run the command line. Exit code 2: wrong usage or configuration; 1: anything else that went wrong."""
+    try:
+        cli.main(prog_name="tenuto")
+    except TenutoError as exc:
+        message = " ".join(str(exc).split())
+        click.echo(f"tenuto: {message}", err=True)
+        sys.exit(EXIT_CONFIGURATION if isinstance(exc, ConfigurationError) else EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(130)

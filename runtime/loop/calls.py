@@ -1,0 +1,93 @@
+"""The calls of one round: who may make them, making them at once, and what the model reads of each."""
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+
+from tenuto.errors import ToolFailed
+from tenuto.runtime.loop.events import ToolCalling, ToolReturned
+from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
+from tenuto.runtime.loop.run import Run
+from tenuto.sessions.items import ToolCall, ToolResultItem
+from tenuto.sessions.records import CallStatus
+from tenuto.tools.registry import Registry
+from tenuto.tools.spec import CallContext, ToolResult
+
+log = logging.getLogger(__name__)
+
+Commit = Callable[..., Awaitable[None]]
+
+
+@dataclass(slots=True)
+class CallRunner:
+    """Makes a round's server calls for one run. Event-loop thread only."""
+
+    run: Run
+    session_uid: str
+    registry: Registry
+    commit: Commit
+    count: Callable[[str, str], None]
+    """Told of each call's exported name and status."""
+    deadline: float
+    """On anyio's clock: when the run's time is over."""
+
+    async def make(self, calls: Sequence[PendingCall]) -> None:
+        """Make calls concurrently. Their starts are committed before any is made, each result as it comes.
+
+        On cancellation the calls under way are cancelled at their servers; what has finished is kept.
+        """
+        now = time.time()
+        for pending in calls:
+            pending.record = replace(pending.record, status=CallStatus.STARTED, started_at=now)
+        await self.commit(*(pending.save() for pending in calls))
+        async with anyio.create_task_group() as group:
+            for pending in calls:
+                self.run.emit(ToolCalling(pending.record.round, pending.call))
+                group.start_soon(self._make, pending)
+
+    async def settle(self, pending: PendingCall, result: ToolResultItem, status: str) -> None:
+        """Commit a result and tell it."""
+        await self.commit(finished(pending, result))
+        if pending.call.server:
+            self.run.emit(ToolReturned(pending.record.round, pending.call, status, result.text))
+            self.count(pending.call.name, status)
+
+    async def deny(self, pending: PendingCall, reason: str) -> None:
+        """Put a denial where the result would be."""
+        await self.settle(pending, stand_in(pending.call, reason), "denied")
+
+    async def _make(self, pending: PendingCall) -> None:
+        call = pending.call
+        try:
+            arguments = _arguments(call.arguments)
+        except ValueError as error:
+            result = ToolResult(f"Error: the arguments of {call.name} are not a JSON object: {error}", is_error=True)
+        else:
+            result = await self._ask(call, arguments)
+        item = ToolResultItem(
+            call.id, call.name, result.text, result.is_error, server=True, structured=result.structured
+        )
+        with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
+            await self.settle(pending, item, "failed" if result.is_error else "completed")
+
+    async def _ask(self, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
+        context = CallContext(
+            principal=self.run.record.principal, session=self.session_uid, run=self.run.id, call=call.id
+        )
+        left = max(self.deadline - anyio.current_time(), 0.0)
+        try:
+            return await self.registry.call(call.name, arguments, context, timeout=left)
+        except ToolFailed as error:
+            return ToolResult(f"Error: {error}", is_error=True)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    value = json.loads(text) if text.strip() else {}
+    if not isinstance(value, dict):
+        raise ValueError(f"it is of type {type(value).__name__}")
+    return value

@@ -1,0 +1,49 @@
+"""The models that are served: each with its codec and its engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenuto.errors import NotFound
+from tenuto.pipelines.base import BackendInfo, Codec
+from tenuto.runtime.engine.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that is loaded. `created` is when that was, in seconds since the epoch."""
+
+    id: str
+    codec: Codec
+    engine: Engine
+    backend: BackendInfo
+    created: float
+
+    @property
+    def context(self) -> int:
+        """How many tokens one sequence may hold."""
+        return self.backend.context
+
+
+class Models:
+    """All of them; the first is the default."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self._models = {model.id: model for model in models}
+        self.default = models[0]
+
+    def list(self) -> list[Model]:
+        """In the order in which they were asked for."""
+        return [*self._models.values()]
+
+    def find(self, name: str | None) -> Model:
+        """A model by its id; absent or `default` means the first.
+
+        Raises:
+            NotFound: there is none of that id; the text names those that there are.
+        """
+        if name is None or name == "default":
+            return self.default
+        try:
+            return self._models[name]
+        except KeyError:
+            raise NotFound("model", name, list(self._models)) from None

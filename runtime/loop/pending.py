@@ -1,0 +1,73 @@
+"""Calls on their way to their results, and what stands where a result should. No I/O."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tenuto.sessions.changes import Change, SaveCall
+from tenuto.sessions.items import AssistantItem, ToolCall, ToolResultItem, item_from_json, item_to_json
+from tenuto.sessions.records import CallRecord, CallStatus
+
+
+@dataclass(slots=True)
+class PendingCall:
+    """A call on its way to its result, as it is stored.
+
+    `approved`: a person has said yes to this very call; `denial` is what the model reads where they said no.
+    """
+
+    call: ToolCall
+    record: CallRecord
+    approved: bool = False
+    denial: str | None = None
+
+    def result_or(self, text: str) -> ToolResultItem:
+        """The result, or one that says why there is none."""
+        return self.result or stand_in(self.call, text)
+
+    def save(self) -> Change:
+        """The change that keeps it as it is."""
+        return SaveCall(self.record)
+
+    @property
+    def result(self) -> ToolResultItem | None:
+        """The result, once it is there."""
+        if self.record.result is None:
+            return None
+        item = item_from_json(self.record.result)
+        assert isinstance(item, ToolResultItem)
+        return item
+
+
+def pending_calls(run_id: str, round: int, item: AssistantItem, repeatable: Callable[[str], bool]) -> list[PendingCall]:
+    """The calls of an assistant item, none of them made yet."""
+    return [
+        PendingCall(
+            call,
+            CallRecord(
+                run_id=run_id,
+                call_id=call.id,
+                round=round,
+                position=position,
+                name=call.name,
+                arguments=call.arguments,
+                server=call.server,
+                status=CallStatus.WAITING,
+                repeatable=call.server and repeatable(call.name),
+            ),
+        )
+        for position, call in enumerate(item.calls)
+    ]
+
+
+def finished(pending: PendingCall, result: ToolResultItem) -> Change:
+    """Give a call its result, and the change that keeps it."""
+    pending.record = replace(
+        pending.record, status=CallStatus.FINISHED, result=item_to_json(result), finished_at=time.time()
+    )
+    return pending.save()
+
+
+def stand_in(call: ToolCall, text: str) -> ToolResultItem:
+    """What stands where a result should: the runtime says why there is none."""
+    return ToolResultItem(call.id, call.name, text, is_error=True, server=True)

@@ -1,0 +1,39 @@
+"""Which tools a run has and what it may do with them: the server's settings, applied to one call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tenuto.tools.approvals import Decision, Permission, Rules, decide
+from tenuto.tools.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The server's word on permissions. `servers` has the rules of each configured server's entry, on its own tool
+    names; a server that is not in it is built in."""
+
+    registry: Registry
+    configured: Mapping[str, Rules] = field(default_factory=dict)
+    everywhere: Permission | None = None
+
+    def decide(self, tool: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Decision:
+        """Whether a server's tool may be called now, by its exported name."""
+        found = self.registry.find(tool)
+        server = None if found is None else found.server
+        rules = None if server is None else self.configured.get(server)
+        own = None if found is None else found.tool.spec.name
+        return decide(
+            tool,
+            # A tool that is not known cannot run: the call's result tells the model so.
+            builtin=rules is None,
+            server_setting=None if rules is None or own is None else rules.look_up(own),
+            global_setting=self.everywhere,
+            request_setting=request,
+            client_can_answer=can_answer,
+            remembered=remembered,
+        )
+
+    def repeatable(self, tool: str) -> bool:
+        """Whether a call that may have been made may be made again."""
+        found = self.registry.find(tool)
+        return found is not None and found.tool.annotations.repeatable

@@ -1,0 +1,133 @@
+"""One round: what the model samples becomes events while it streams, and an assistant item when it stops."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from tenuto.errors import GenerationFailed
+from tenuto.pipelines.base import (
+    CallArguments,
+    CallBroken,
+    CallFinished,
+    CallStarted,
+    ReasoningDelta,
+    TextDelta,
+    TurnEvent,
+    TurnParser,
+)
+from tenuto.runtime.engine.messages import Failed, RoundUsage, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.engine.stream import RoundStream
+from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, TextAdded
+from tenuto.runtime.loop.run import Run
+from tenuto.sessions.items import AssistantItem, ToolCall
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    name: str
+    arguments: str = ""
+    client_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a round came to. `sampled` are all tokens of the round, in order."""
+
+    item: AssistantItem
+    sampled: tuple[int, ...]
+    cause: StopCause
+    usage: RoundUsage
+
+
+@dataclass(slots=True)
+class RoundReader:
+    """Reads one round for a run: emits what clients see, gathers the item. Event-loop thread only."""
+
+    run: Run
+    round: int
+    parser: TurnParser
+    stops: StopStrings
+    clients_so_far: int = 0
+    sampled: list[int] = field(default_factory=list)
+    _text: list[str] = field(default_factory=list)
+    _reasoning: list[str] = field(default_factory=list)
+    _calls: list[_Call] = field(default_factory=list)
+
+    async def read(self, stream: RoundStream) -> Outcome:
+        """Follow the stream to its end.
+
+        Raises:
+            GenerationFailed: the engine failed this sequence.
+        """
+        async for event in stream:
+            match event:
+                case Sampled():
+                    self.push(event.tokens)
+                case Stopped():
+                    return Outcome(self.finish(event.cause), tuple(self.sampled), event.cause, event.usage)
+                case Failed():
+                    raise GenerationFailed(f"the model's step failed: {event.error}")
+        raise AssertionError("a round's stream ends with Stopped or Failed")
+
+    def push(self, tokens: Iterable[int]) -> None:
+        """Read sampled tokens."""
+        for token in tokens:
+            self.sampled.append(token)
+            self._take(self.parser.push(token))
+
+    def finish(self, cause: StopCause) -> AssistantItem:
+        """The round has stopped: tell what was held back, and give the item.
+
+        A call that the end of the round cut is not part of it; neither is any call of a round that was cut, since the
+        turn that it belongs to was never finished.
+        """
+        cut = cause is not StopCause.END
+        self._take(self.parser.finish(), cut=cut)
+        if self.stops.matched is None:
+            self._show(self.stops.flush())
+        calls = () if cut else tuple(self._whole(call) for call in self._calls)
+        incomplete = cause in (StopCause.LIMIT, StopCause.CANCELLED)
+        return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete)
+
+    def _whole(self, call: _Call) -> ToolCall:
+        return ToolCall(call.id, call.name, call.arguments, server=call.client_index is None)
+
+    def _take(self, events: Iterable[TurnEvent], *, cut: bool = False) -> None:
+        for event in events:
+            match event:
+                case TextDelta():
+                    self._show(self.stops.push(event.text))
+                case ReasoningDelta():
+                    self._reasoning.append(event.text)
+                    self.run.emit(ReasoningAdded(self.round, event.text))
+                case CallStarted():
+                    self._start(event.name)
+                case CallArguments():
+                    self._add_arguments(self._calls[event.index], event.text)
+                case CallFinished():
+                    assert self._calls[event.index].arguments == event.arguments
+                case CallBroken():
+                    self.run.broken_call(event)
+                    # What never became a call is text, unless the round was cut in the middle of it.
+                    if event.index is None and not cut:
+                        self._show(self.stops.push(event.text))
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._text.append(text)
+            self.run.emit(TextAdded(self.round, text))
+
+    def _start(self, name: str) -> None:
+        call = _Call(f"call_{uuid4().hex[:24]}", name)
+        if name in self.run.options.client_tools:
+            call.client_index = self.clients_so_far
+            self.clients_so_far += 1
+            self.run.emit(ClientCallStarted(self.round, call.client_index, call.id, name))
+        self._calls.append(call)
+
+    def _add_arguments(self, call: _Call, text: str) -> None:
+        call.arguments += text
+        if call.client_index is not None:
+            self.run.emit(ClientCallArguments(self.round, call.client_index, text))

@@ -1,0 +1,325 @@
+"""The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tenuto.errors import (
+    AlreadyDecided,
+    IdempotencyMismatch,
+    NotFound,
+    Overloaded,
+    ShuttingDown,
+    TenutoError,
+    ToolFailed,
+)
+from tenuto.runtime.engine.engine import EngineState
+from tenuto.runtime.loop.desk import Desk
+from tenuto.runtime.loop.events import RunDone
+from tenuto.runtime.loop.intake import Admitted, Defaults, Intake
+from tenuto.runtime.loop.leg import House, Leg
+from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.sessions import transfer
+from tenuto.sessions.changes import SavePause, SaveRun, SaveSession
+from tenuto.sessions.records import PauseRecord, PauseStatus, RunStatus, SessionSummary
+from tenuto.sessions.session import Session
+from tenuto.sessions.store import Store
+from tenuto.tools.approvals import Permission
+from tenuto.tools.spec import CallContext, ToolResult
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+SWEEP_TICKS = 60
+"""Sessions whose time is over are looked for once in so many ticks."""
+
+
+class Runner:
+    """Begins, resumes and ends runs. An async context manager: leaving it breaks off what is still under way."""
+
+    def __init__(self, house: House, store: Store, models: Models, defaults: Defaults) -> None:
+        self.models = models
+        self.directory = house.directory
+        self.registry = house.registry
+        self._house = house
+        self._store = store
+        self._defaults = defaults
+        self._desk = Desk(house, store)
+        self._intake = Intake(house, self._desk, defaults)
+        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._group: TaskGroup | None = None
+        self._draining = False
+
+    async def __aenter__(self) -> Self:
+        """Close what a crash left open, then take turns."""
+        await self._recover()
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._keep_house)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what is under way; each run is closed as interrupted, with what it has."""
+        assert self._group is not None
+        self._draining = True
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(kind, error, trace)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new turns, and wait until no run is under way, at most so long."""
+        self._draining = True
+        with anyio.move_on_after(timeout_s):
+            for run in self._desk.working():
+                await run.answer()
+
+    # Turns.
+
+    async def start(self, turn: Turn) -> Run:
+        """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began.
+
+        Raises before anything has changed: InvalidRequest and its kin, NotFound (the model), SessionBusy,
+        SessionPaused, IdempotencyMismatch, Overloaded, ShuttingDown. MissingToolResults keeps the results that came.
+        """
+        if turn.idempotency_key is None:
+            return await self._start(turn)
+        async with self._lock(f"key {turn.principal} {turn.idempotency_key}"):
+            return await self._repeated(turn, turn.idempotency_key) or await self._start(turn)
+
+    async def _repeated(self, turn: Turn, key: str) -> Run | None:
+        known = await self._store.key(turn.principal, key)
+        if known is None or known.expires_at <= time.time():
+            return None
+        if known.body_digest != turn.body_digest:
+            raise IdempotencyMismatch(f"the Idempotency-Key {key!r} came before with another body")
+        return await self._desk.find(known.run_id, turn.principal)
+
+    async def _start(self, turn: Turn) -> Run:
+        model = self.models.find(turn.model)
+        self._check_open()
+        model.engine.reserve()
+        leg: Leg | None = None
+        try:
+            session = await self._intake.session(turn)
+            async with self._lock(session.uid):
+                with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
+                    admitted = await self._intake.admit(turn, model, session)
+                    leg = self._begin_leg(admitted, session, model, reserved=True)
+        finally:
+            if leg is None:
+                model.engine.unreserve()
+        return admitted.run
+
+    def _check_open(self) -> None:
+        if self._draining or self._group is None:
+            raise ShuttingDown("the server is stopping")
+        if len(self._desk.working()) >= self._defaults.max_runs:
+            raise Overloaded("the table of runs", 5.0)
+
+    def _begin_leg(self, admitted: Admitted, session: Session, model: Model, *, reserved: bool = False) -> Leg:
+        assert self._group is not None
+        leg = Leg(self._house, admitted.run, session, model, admitted.calls, admitted.then, reserved=reserved)
+        scope = anyio.CancelScope()
+        admitted.run.begin_leg(scope)
+        admitted.run.close_waiting = self._close_waiting
+        self._desk.add(admitted.run)
+        self._group.start_soon(self._drive, leg, scope)
+        return leg
+
+    async def _drive(self, leg: Leg, scope: anyio.CancelScope) -> None:
+        run = leg.run
+        try:
+            with scope:
+                await leg.drive()
+        finally:
+            if run.working:  # a bug: nobody may wait for ever
+                log.error("the leg of run %s ended without a word", run.id)
+                run.emit(RunDone(RunStatus.FAILED, "error", "an internal error", "internal"))
+            self._desk.settle(run)
+
+    # Runs.
+
+    async def run(self, principal: str, run_id: str) -> Run:
+        """A run by its id, at work, waiting or ended.
+
+        Raises:
+            NotFound: there is none, or it is another principal's.
+        """
+        run = await self._desk.find(run_id, principal)
+        run.close_waiting = self._close_waiting
+        return run
+
+    async def decide(self, principal: str, pause_id: str, *, approve: bool, message: str | None, remember: bool) -> Run:
+        """Answer an approval; its run goes on.
+
+        Raises:
+            NotFound: there is none, or it is another principal's.
+            AlreadyDecided: it has been answered, has expired, or its run has ended.
+        """
+        self._check_open()
+        pause = await self._desk.pause(pause_id)
+        if pause is None or pause.principal != principal:
+            raise NotFound("approval", pause_id)
+        run = await self._desk.find(pause.run_id, principal)
+        session = await self._desk.session(run)
+        async with self._lock(session.uid):
+            pause = await self._desk.pause(pause_id)
+            assert pause is not None
+            if pause.status is PauseStatus.OPEN and pause.expires_at <= time.time():
+                await self._expire(run, session)
+                raise AlreadyDecided(f"the approval {pause_id} has expired")
+            if pause.status is not PauseStatus.OPEN:
+                raise AlreadyDecided(f"the approval {pause_id} is {pause.status.value} already")
+            with anyio.CancelScope(shield=True):
+                await self._resume_decided(run, session, pause, approve=approve, message=message, remember=remember)
+        return run
+
+    async def _resume_decided(
+        self, run: Run, session: Session, pause: PauseRecord, *, approve: bool, message: str | None, remember: bool
+    ) -> None:
+        model = self.models.find(run.model)
+        calls = await self._desk.calls(run, session)
+        for pending in calls:
+            if pending.call.id == pause.call_id:
+                pending.approved = approve
+                pending.denial = None if approve else " ".join(filter(None, (DENIED, message)))
+        if approve and remember:
+            session.approved |= {pause.tool}
+        status = PauseStatus.APPROVED if approve else PauseStatus.DENIED
+        decided = replace(pause, status=status, message=message, remember=remember, decided_at=time.time())
+        record = replace(run.record, status=RunStatus.RUNNING, reason=None, expires_at=None)
+        await self.directory.commit(session, SavePause(decided), SaveRun(record), SaveSession(session))
+        run.record = record
+        run.pending, run.pause = [], None
+        self._begin_leg(Admitted(run, calls), session, model)
+
+    async def _close_waiting(self, run: Run) -> None:
+        """Cancel a run that waits."""
+        session = await self._desk.session(run)
+        async with self._lock(session.uid):
+            if run.record.status is RunStatus.PAUSED:
+                await self._desk.close(run, session, RunStatus.CANCELLED, "cancelled", "the run was cancelled")
+
+    # Sessions.
+
+    async def delete_session(self, principal: str, id: str) -> None:
+        """Delete a session; its open run is cancelled first. Raises NotFound."""
+        session = await self._existing(principal, id)
+        if session.open_run is not None:
+            run = await self.run(principal, session.open_run)
+            await run.cancel()
+        async with self._lock(session.uid):
+            await self.directory.delete(principal, id)
+            for model in self.models.list():
+                model.engine.release(f"{session.uid}/{model.id}")
+
+    async def fork_session(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
+        """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
+        return await self.directory.fork(await self._existing(principal, id), at, new_id)
+
+    async def export_session(self, principal: str, id: str) -> dict[str, Any]:
+        """A session as a document that `import_session` reads. Raises NotFound."""
+        session = await self._existing(principal, id)
+        return transfer.export(session, await self._store.notes(session.uid))
+
+    async def import_session(self, principal: str, id: str, document: dict[str, Any]) -> Session:
+        """Put a session in the place of the one of that id. Raises InvalidRequest, SessionBusy."""
+        session, notes = transfer.restore(document, principal, id)
+        await self.directory.install(session, notes)
+        return session
+
+    async def list_sessions(
+        self, principal: str, *, implicit: bool, limit: int, after: str | None
+    ) -> list[SessionSummary]:
+        """The principal's stored sessions, newest first."""
+        return await self.directory.list(principal, implicit, limit=limit, after=after)
+
+    async def _existing(self, principal: str, id: str) -> Session:
+        session = await self.directory.get(principal, id)
+        if session is None:
+            raise NotFound("session", id)
+        return session
+
+    # Tools and health.
+
+    async def call_tool(
+        self,
+        principal: str,
+        name: str,
+        arguments: dict[str, Any],
+        progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None,
+    ) -> ToolResult:
+        """Call a server's tool from outside any session. Whoever asks by himself has approved; a denial stays one."""
+        decision = self._house.policy.decide(name, request=None, can_answer=True, remembered=True)
+        if decision.permission is Permission.DENY:
+            return ToolResult(decision.reason, is_error=True)
+        context = CallContext(principal, None, None, f"call_{uuid4().hex[:24]}", progress)
+        try:
+            return await self.registry.call(name, arguments, context)
+        except ToolFailed as error:
+            return ToolResult(f"Error: {error}", is_error=True)
+
+    def engines(self) -> dict[str, EngineState]:
+        """How each model's engine is doing. Any thread."""
+        return {model.id: model.engine.state() for model in self.models.list()}
+
+    # Housekeeping.
+
+    async def _recover(self) -> None:
+        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting."""
+        for record in await self._store.open_runs():
+            run = await self._desk.find(record.id)
+            if record.status is RunStatus.PAUSED and record.expires_at is not None:
+                self._desk.pauses[run.id] = record.expires_at
+            else:
+                session = await self._desk.session(run)
+                await self._desk.close(run, session, RunStatus.INTERRUPTED, "interrupted", "interrupted")
+
+    async def _keep_house(self) -> None:
+        ticks = 0
+        while True:
+            await anyio.sleep(TICK_S)
+            ticks += 1
+            try:
+                now = time.time()
+                for run_id in [run_id for run_id, expires in self._desk.pauses.items() if expires <= now]:
+                    await self._expire_run(run_id)
+                if ticks % SWEEP_TICKS == 0:
+                    for uid in await self.directory.expire():
+                        for model in self.models.list():
+                            model.engine.release(f"{uid}/{model.id}")
+            except TenutoError:
+                log.exception("housekeeping failed; it goes on with the next tick")
+
+    async def _expire_run(self, run_id: str) -> None:
+        try:
+            run = await self._desk.find(run_id)
+            session = await self._desk.session(run)
+        except NotFound:  # deleted meanwhile
+            self._desk.pauses.pop(run_id, None)
+            return
+        async with self._lock(session.uid):
+            if run.record.status is RunStatus.PAUSED:
+                await self._expire(run, session)
+
+    async def _expire(self, run: Run, session: Session) -> None:
+        await self._desk.close(run, session, RunStatus.EXPIRED, "expired", "no answer came in time")
+
+    def _lock(self, name: str) -> anyio.Lock:
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = anyio.Lock()
+        return lock
+
+
+DENIED = "The user denied this tool call."

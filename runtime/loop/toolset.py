@@ -1,0 +1,73 @@
+"""Which tools a run's model sees: the server's, as the session froze them, and the client's. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tenuto.errors import InvalidRequest
+from tenuto.pipelines.base import ToolChoice
+from tenuto.runtime.loop.requests import ToolSelection
+from tenuto.sessions.items import ToolSpec
+
+DefaultTools = Literal["all", "none"] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """All tools of a run, in the order in which they are rendered, and which of them the client runs."""
+
+    tools: tuple[ToolSpec, ...]
+    client: frozenset[str]
+
+
+def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: DefaultTools) -> Toolset:
+    """Choose by what the request says; where it says nothing, by the server's default set.
+
+    Raises:
+        InvalidRequest: two tools have one name, a label or name is not known, or the choice cannot be met.
+    """
+    servers = _servers(selection, server_tools) if selection.given else _default(server_tools, default)
+    names = {tool.name for tool in server_tools}
+    client: set[str] = set()
+    for tool in selection.client:
+        if tool.name in names:
+            raise InvalidRequest(f"the tool {tool.name!r} has the name of a tool of this server; rename it", "tools")
+        if tool.name in client:
+            raise InvalidRequest(f"the tool {tool.name!r} is given twice", "tools")
+        client.add(tool.name)
+    tools = (*servers, *selection.client)
+    if selection.choice is ToolChoice.REQUIRED:
+        _check_required(selection.only, tools)
+    return Toolset(tools, frozenset(client))
+
+
+def _default(server_tools: Sequence[ToolSpec], default: DefaultTools) -> list[ToolSpec]:
+    if default == "all":
+        return list(server_tools)
+    wanted = () if default == "none" else default
+    return [tool for tool in server_tools if tool.name in wanted]
+
+
+def _servers(selection: ToolSelection, server_tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    chosen: set[str] = set()
+    for label, allowed in selection.servers.items():
+        own = [tool.name for tool in server_tools if tool.name.startswith(f"{label}__")]
+        if not own:
+            labels = sorted({tool.name.partition("__")[0] for tool in server_tools})
+            raise InvalidRequest(f"no tools of a server {label!r}; there are {', '.join(labels) or 'none'}", "tools")
+        if allowed is None:
+            chosen.update(own)
+            continue
+        for name in allowed:
+            exported = name if name in own else f"{label}__{name}"
+            if exported not in own:
+                raise InvalidRequest(f"the server {label!r} has no tool {name!r}; it has {', '.join(own)}", "tools")
+            chosen.add(exported)
+    return [tool for tool in server_tools if tool.name in chosen]
+
+
+def _check_required(only: str | None, tools: Sequence[ToolSpec]) -> None:
+    if not tools:
+        raise InvalidRequest("tool_choice requires a call, but there are no tools", "tool_choice")
+    if only is not None and only not in {tool.name for tool in tools}:
+        raise InvalidRequest(f"tool_choice names {only!r}, which is not among the tools", "tool_choice")

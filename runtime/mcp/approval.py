@@ -1,0 +1,121 @@
+"""Asking the person behind an MCP client whether a tool may be called, in both eras of the protocol.
+
+Until 2025-11-25 the server sends an elicitation while the call waits. Since 2026-07-28 the call returns with the
+question, and the client makes it again with the answer; its `request_state` names the pause, which only its own
+principal can decide, so it needs no seal.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import mcp.types as t
+from pydantic import BaseModel, Field, ValidationError
+
+from tenuto.errors import InvalidRequest
+from tenuto.runtime.loop.events import RunPaused
+from tenuto.runtime.mcp.face import Context
+from tenuto.sessions.records import PauseReason
+
+_ANSWER = "approval"
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Call it", "description": "Whether the tool may be called."},
+        "remember": {
+            "type": "boolean",
+            "title": "Do not ask again in this session",
+            "default": False,
+        },
+        "message": {"type": "string", "title": "What the model is told, if not"},
+    },
+    "required": ["approve"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person answered."""
+
+    approve: bool
+    remember: bool
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A pause, and what a person said to it; None: nothing was decided.
+
+    `first` and `last` number the events that the call has told of so far.
+    """
+
+    pause_id: str
+    decision: Decision | None
+    first: int
+    last: int
+
+
+class _State(BaseModel):
+    """What a client carries from the question to its answer."""
+
+    pause_id: str
+    first: int = Field(ge=0)
+    last: int = Field(ge=0)
+
+
+def is_question(pause: RunPaused | None) -> bool:
+    """Whether a pause is one that a person's yes or no ends."""
+    return pause is not None and pause.reason is PauseReason.APPROVAL and pause.pause_id is not None
+
+
+async def ask(context: Context, pause: RunPaused) -> Decision | None:
+    """Ask now and wait for the answer, where the connection lets a server ask. None: the person decided nothing."""
+    reply = await context.session.elicit_form(_question(pause), _FORM, related_request_id=context.request_id)
+    return _decision(reply)
+
+
+def question(pause: RunPaused, *, first: int, last: int) -> t.InputRequiredResult:
+    """The question as a call's result, for clients that cannot be asked while they wait.
+
+    `first` and `last` number the events that the call has told of.
+    """
+    params = t.ElicitRequestFormParams(message=_question(pause), requested_schema=_FORM)
+    state = _State(pause_id=str(pause.pause_id), first=first, last=last)
+    return t.InputRequiredResult(
+        input_requests={_ANSWER: t.ElicitRequest(params=params)}, request_state=state.model_dump_json()
+    )
+
+
+def answered(params: t.CallToolRequestParams) -> Answered | None:
+    """What a repeated call answers; None for a first call.
+
+    Raises:
+        InvalidRequest: the state is not ours, or the answer is missing.
+    """
+    if params.request_state is None:
+        return None
+    reply = (params.input_responses or {}).get(_ANSWER)
+    try:
+        state = _State.model_validate_json(params.request_state)
+    except ValidationError:
+        state = None
+    if state is None or not isinstance(reply, t.ElicitResult):
+        raise InvalidRequest("this call repeats one that asked for an approval, but holds no answer to it")
+    return Answered(state.pause_id, _decision(reply), state.first, state.last)
+
+
+def _question(pause: RunPaused) -> str:
+    call = pause.calls[0]
+    return f"The model wants to call {call.name} with {call.arguments}"
+
+
+def _decision(reply: t.ElicitResult) -> Decision | None:
+    """A dismissed form decides nothing; a declined one, and an accepted one that says no, deny."""
+    if reply.action == "cancel":
+        return None
+    content = reply.content or {}
+    message = content.get("message")
+    return Decision(
+        approve=reply.action == "accept" and content.get("approve") is True,
+        remember=content.get("remember") is True,
+        message=message if isinstance(message, str) and message else None,
+    )

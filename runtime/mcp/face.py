@@ -1,0 +1,28 @@
+"""What every MCP face of the runtime shows alike. Imports neither loop nor model, so that a proxy starts at once."""
+
+import json
+from typing import Any
+
+import mcp.types as t
+from mcp.server.context import ServerRequestContext
+
+Context = ServerRequestContext[Any, Any]
+CallResult = t.CallToolResult | t.InputRequiredResult
+
+NAME = "tenuto"
+INSTRUCTIONS = (
+    "A local model with sessions and tools. `chat` talks to it; pass the session_id that it answers with to go on with"
+    " a conversation. `session_get` shows one. The other tools are those that the model itself can call."
+)
+
+
+def can_ask(context: Context) -> bool:
+    """Whether the client can put a form to a person."""
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def failure(text: str, data: dict[str, Any] | None = None) -> t.CallToolResult:
+    """A result that says what went wrong, for the model that called to read."""
+    told = f"{text} {json.dumps(data, ensure_ascii=False)}" if data else text
+    return t.CallToolResult(content=[t.TextContent(type="text", text=told)], is_error=True)

@@ -1,0 +1,177 @@
+"""MCP on stdin and stdout, for clients that start a program: a proxy to the server that owns the data folder.
+
+It answers the handshake by itself, at once; the owner is found, or started, with the first request that needs it, and
+found again when it has restarted. It holds no model, no session and no tool.
+"""
+
+import logging
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+import mcp.types as t
+from anyio.abc import TaskGroup, TaskStatus
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from mcp.types.version import LATEST_PROTOCOL_VERSION
+from pydantic import ValidationError
+
+from tenuto import __version__
+from tenuto.errors import TenutoError, ToolFailed
+from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, can_ask, failure
+from tenuto.runtime.owner import Home
+from tenuto.sessions.lock import Owner
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 10.0
+READ_S = 300.0
+"""Between two pieces of an answer; the owner pings every 15 s, so this bounds only one that hangs."""
+QUESTIONS = 64
+"""How often one call may ask its person something."""
+
+
+def run(home: Home) -> None:
+    """Serve until stdin ends. The log goes to stderr, as the protocol wants it."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="tenuto mcp: %(message)s")
+    logging.captureWarnings(True)
+    anyio.run(_run, home)
+
+
+async def _run(home: Home) -> None:
+    async with anyio.create_task_group() as group:
+        server = proxy(home, group)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+def proxy(home: Home, group: TaskGroup) -> Server[Any]:
+    """The proxy as an MCP server for one client. Its connections to the owner live in `group`."""
+    upstream = _Upstream(home, group)
+
+    async def list_tools(context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
+        client = await upstream.client(context)
+        return await client.list_tools(cursor=params.cursor if params else None)
+
+    async def call_tool(context: Context, params: t.CallToolRequestParams) -> CallResult:
+        try:
+            return await upstream.call(context, params)
+        except TenutoError as exc:
+            return failure(f"{exc.code}: {exc}")
+        except MCPError as exc:
+            if exc.error.code != t.CONNECTION_CLOSED:
+                raise
+            return failure("the server stopped during the call; the call may have had an effect")
+        except (RuntimeError, ValidationError):
+            logger.exception("the answer to %s could not be read", params.name)
+            return failure("internal: the server's answer could not be read")
+
+    return Server(
+        NAME, version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A client of the owner, alive until it is closed or breaks."""
+
+    owner: Owner
+    client: Client
+    closing: anyio.Event = field(default_factory=anyio.Event)
+    broken: bool = False
+
+
+class _Upstream:
+    """The owner as the proxy sees it. Each connection lives in a task of its own, as the SDK's clients must.
+
+    There are at most two: requests say what the client behind them can do, and some clients can ask a person.
+    """
+
+    def __init__(self, home: Home, group: TaskGroup) -> None:
+        self._home, self._group = home, group
+        self._lock = anyio.Lock()
+        self._connections: dict[bool, _Connection] = {}
+
+    async def client(self, context: Context) -> Client:
+        """A connection to whoever owns the data folder now. Checked before each request: the owner may be a new one.
+
+        Raises:
+            TenutoError: there is no owner, and none could be started or reached.
+        """
+        asks = can_ask(context)
+        async with self._lock:
+            owner = await self._home.owner()
+            connection = self._connections.get(asks)
+            if connection is None or connection.broken or connection.owner != owner:
+                if connection is not None:
+                    connection.closing.set()
+                connection = await self._group.start(self._hold, owner, asks)
+                self._connections[asks] = connection
+            return connection.client
+
+    async def call(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+        """Make a call at the owner; what it asks meanwhile is asked of our own client."""
+        client = await self.client(context)
+        wants_progress = context.meta is not None and "progress_token" in context.meta
+        responses, state = params.input_responses, params.request_state
+        for _ in range(QUESTIONS):
+            result = await client.session.call_tool(
+                params.name,
+                params.arguments,
+                progress_callback=context.session.report_progress if wants_progress else None,
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+            if isinstance(result, t.CallToolResult) or not context.session.can_send_request:
+                return result
+            requests = result.input_requests or {}
+            responses = {key: await _ask(context, request) for key, request in requests.items()}
+            state = result.request_state
+        return failure(f"the call asked more than {QUESTIONS} questions")
+
+    async def _hold(self, owner: Owner, asks: bool, *, task_status: TaskStatus[_Connection]) -> None:
+        """Keep one connection open. What breaks it after the start is noted, and the next request makes another."""
+        connection: _Connection | None = None
+        headers = {"Authorization": f"Bearer {owner.secret}"}
+        try:
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(CONNECT_S, read=READ_S)) as http,
+                Client(
+                    streamable_http_client(f"{owner.url}/mcp", http_client=http),
+                    mode=LATEST_PROTOCOL_VERSION,
+                    cache=None,
+                    client_info=t.Implementation(name="tenuto mcp", version=__version__),
+                    elicitation_callback=_never_called if asks else None,
+                ) as client,
+            ):
+                connection = _Connection(owner, client)
+                task_status.started(connection)
+                await connection.closing.wait()
+        except Exception as exc:
+            if connection is None:
+                raise ToolFailed(f"the server at {owner.url} cannot be reached", may_have_run=False) from exc
+            logger.info("the connection to %s broke", owner.url, exc_info=True)
+        finally:
+            if connection is not None:
+                connection.broken = True
+
+
+async def _ask(context: Context, request: t.InputRequest) -> t.ElicitResult:
+    """Put the owner's question to a client of the older protocol. The owner asks nothing but forms."""
+    if not isinstance(request, t.ElicitRequest) or not isinstance(request.params, t.ElicitRequestFormParams):
+        return t.ElicitResult(action="cancel")
+    return await context.session.elicit_form(
+        request.params.message, request.params.requested_schema, related_request_id=context.request_id
+    )
+
+
+async def _never_called(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult | t.ErrorData:  # noqa: ARG001
+    """Declares that forms can be asked; `call` takes the questions before the SDK would."""
+    return t.ErrorData(code=t.INTERNAL_ERROR, message="questions are answered by the call that asked them")

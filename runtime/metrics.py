@@ -1,0 +1,110 @@
+"""The figures that /metrics shows. Counters are told to it; gauges are read when somebody looks. No HTTP, no loop."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+_DURATIONS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500)
+_LATENCIES_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGauges:
+    """How one model's engine stands now."""
+
+    model: str
+    sequences: Mapping[str, int]
+    """By state."""
+    cache_bytes: Mapping[str, int]
+    """By residency."""
+    queue_depth: int
+
+
+class Metrics:
+    """One server's metrics, in a registry of their own, so that several servers may live in a process.
+
+    The methods may be called from any thread. Labels must come from what the server itself lists: every new value is a
+    series that stays.
+    """
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._requests = Counter("tenuto_requests", "Runs that have ended.", ["model", "status"], registry=registry)
+        self._durations = Histogram(
+            "tenuto_inference_duration_seconds",
+            "From a request's admission to the end of its answer.",
+            ["model"],
+            buckets=_DURATIONS_S,
+            registry=registry,
+        )
+        self._first_tokens = Histogram(
+            "tenuto_time_to_first_token_seconds",
+            "From a request's admission to its first token.",
+            ["model"],
+            buckets=_LATENCIES_S,
+            registry=registry,
+        )
+        self._resumes = Histogram(
+            "tenuto_resume_seconds",
+            "From a paused sequence's resume to its first new token.",
+            ["model"],
+            buckets=_LATENCIES_S,
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "tenuto_tokens", "Tokens computed, cached or sampled.", ["model", "kind"], registry=registry
+        )
+        self._tool_calls = Counter(
+            "tenuto_tool_calls", "Calls of servers' tools.", ["server", "tool", "status"], registry=registry
+        )
+
+    def observe_run(self, model: str, status: str, duration_s: float) -> None:
+        """A run has ended."""
+        self._requests.labels(model, status).inc()
+        self._durations.labels(model).observe(duration_s)
+
+    def first_token(self, model: str, seconds: float) -> None:
+        """A run has its first token."""
+        self._first_tokens.labels(model).observe(seconds)
+
+    def resume(self, model: str, seconds: float) -> None:
+        """A resumed sequence has its first new token."""
+        self._resumes.labels(model).observe(seconds)
+
+    def tokens(self, model: str, kind: str, count: int) -> None:
+        """Tokens of a round. `kind`: `computed`, `cached` or `sampled`."""
+        self._tokens.labels(model, kind).inc(count)
+
+    def tool_call(self, server: str, tool: str, status: str) -> None:
+        """A server's tool has answered, or was not called. `tool` is one that the server lists."""
+        self._tool_calls.labels(server, tool, status).inc()
+
+    def watch(self, read: Callable[[], Iterable[ModelGauges]]) -> None:
+        """Show these gauges. `read` is called at every scrape, on the thread that scrapes. Once for each server."""
+        self._registry.register(_Gauges(read))
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics as text, and its content type, in the form that an Accept header asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+class _Gauges(Collector):
+    def __init__(self, read: Callable[[], Iterable[ModelGauges]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        sequences = GaugeMetricFamily("tenuto_sequences", "Sequences by state.", labels=["model", "state"])
+        cache = GaugeMetricFamily("tenuto_cache_bytes", "Bytes of cache by residency.", labels=["model", "residency"])
+        queue = GaugeMetricFamily("tenuto_queue_depth", "Requests that wait for the model.", labels=["model"])
+        for model in self._read():
+            for state, count in model.sequences.items():
+                sequences.add_metric([model.model, state], count)
+            for residency, count in model.cache_bytes.items():
+                cache.add_metric([model.model, residency], count)
+            queue.add_metric([model.model], model.queue_depth)
+        yield from (sequences, cache, queue)

@@ -1,0 +1,136 @@
+"""Serving until told to stop: the listening socket, uvicorn, the ready line, signals and the drain. No composition."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import anyio
+import uvicorn
+
+from tenuto.errors import ConfigurationError
+from tenuto.runtime.app import App, opened
+from tenuto.runtime.config import Settings
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 2048
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM, then drain and return. Main thread only.
+
+    Raises:
+        TenutoError: it cannot start; the text says why.
+    """
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    # The SDK warns, on every use, of features that the newest protocol is to lose; older clients have them.
+    logging.captureWarnings(True)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    with listening(settings.host, settings.port) as listener:
+        url = url_of(listener)
+        async with opened(settings) as app:
+            await Server(app, url, settings).serve([listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with a ready line, a drain of the runs while it stops, and a clean end after a signal."""
+
+    def __init__(self, app: App, url: str, settings: Settings) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app.asgi,
+                http="httptools",
+                lifespan="off",
+                ws="none",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                backlog=BACKLOG,
+                timeout_graceful_shutdown=_whole_seconds(settings.shutdown_s),
+            )
+        )
+        self._app, self._url = app, url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept, then say so."""
+        await super().startup(sockets)
+        self._app.publish(self._url)
+        print(f"tenuto ready on {self._url}", flush=True)  # noqa: T201  (what starts us waits for this line)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let open requests end, for as long as the settings allow; the runs are told in the meantime."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._app.drain)
+            await super().shutdown(sockets)
+            group.cancel_scope.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM stop the server; uvicorn would raise them again afterwards and so hide a clean end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A bound socket; port 0 takes a free one. It is bound first, so that its address is known to all that follows.
+
+    Raises:
+        ConfigurationError: the port is taken, or the address is not this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise ConfigurationError(f"cannot listen on {host}: {exc.strerror}") from exc
+    with listener:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as exc:
+            if exc.errno == errno.EADDRINUSE:
+                raise ConfigurationError(f"port {port} on {host} is in use; choose another --port, 0 for any") from exc
+            raise ConfigurationError(f"cannot listen on {host} port {port}: {exc.strerror}") from exc
+        yield listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where clients reach a socket; one bound to all addresses is reached by loopback."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _whole_seconds(seconds: float) -> int:
+    """Uvicorn counts in whole seconds, and takes none for no limit."""
+    return max(1, round(seconds))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

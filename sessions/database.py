@@ -1,0 +1,119 @@
+"""The connection to the store's database: opening, migrating, transactions. No table is named here."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from tenuto.errors import ConfigurationError
+
+READERS = 4
+"""How many reads may go on at once, each with a connection of its own."""
+
+_BUSY_TIMEOUT_S = 5
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_SYNCHRONOUS = {"process": "NORMAL", "full": "FULL"}
+
+
+class Database:
+    """An open database whose tables are those of this version. Any thread; one transaction writes at a time."""
+
+    def __init__(self, url: str, durability: str) -> None:
+        if durability not in _SYNCHRONOUS:
+            raise ConfigurationError(f"durability is {durability!r}; it can be {' or '.join(_SYNCHRONOUS)}")
+        self._url = _parse(url)
+        self._engine = self._connect(durability)
+        # All of a database in memory is one connection, so its transactions take turns.
+        self._turn: AbstractContextManager[Any] = threading.Lock() if self._in_memory else nullcontext()
+        try:
+            self._migrate()
+        except SQLAlchemyError as exc:
+            self._engine.dispose()
+            raise ConfigurationError(f"cannot open the store {self._url}: {exc}") from exc
+        except CommandError as exc:
+            self._engine.dispose()
+            raise ConfigurationError(f"the store {self._url} was written by another version of tenuto: {exc}") from exc
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the database, with every commit that has returned."""
+        with self._turn, self._engine.connect() as connection:
+            if self.dialect == "postgresql":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that commits at the end of the block, or leaves nothing where the block raises."""
+        with self._turn, self._engine.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @property
+    def _in_memory(self) -> bool:
+        return self._url.get_backend_name() == "sqlite" and self._url.database in (None, "", ":memory:")
+
+    def _connect(self, durability: str) -> Engine:
+        if self._url.get_backend_name() == "postgresql":
+            return _create(self._url, pool_size=READERS + 1, max_overflow=0, pool_pre_ping=True)
+        arguments = {"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False}
+        if self._in_memory:
+            engine = _create(self._url, poolclass=StaticPool, connect_args=arguments)
+        else:
+            engine = _create(self._url, pool_size=READERS + 1, max_overflow=0, connect_args=arguments)
+
+        @event.listens_for(engine, "connect")
+        def prepare(connection: Any, _record: object) -> None:
+            # The driver would begin a transaction only at the first write; then several reads see several states.
+            connection.isolation_level = None
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={_SYNCHRONOUS[durability]}")
+            connection.execute("PRAGMA foreign_keys=ON")
+
+        @event.listens_for(engine, "begin")
+        def begin(connection: Connection) -> None:
+            connection.exec_driver_sql("BEGIN")
+
+        return engine
+
+    def _migrate(self) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+        with self.writing() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as exc:
+        raise ConfigurationError(f"the store's URL cannot be read: {exc}") from exc
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigurationError(f"the store can be sqlite or postgresql, not {parsed.get_backend_name()}")
+    return parsed
+
+
+def _create(url: URL, **options: Any) -> Engine:
+    try:
+        # Errors are logged and answered; what people wrote does not belong in them.
+        return create_engine(url, hide_parameters=True, **options)
+    except (ImportError, NoSuchModuleError) as exc:
+        raise ConfigurationError(f"the driver for the store {url} is not installed: {exc}") from exc

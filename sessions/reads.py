@@ -1,0 +1,247 @@
+"""Questions to the store: plain functions from a connection to facts. No change, no thread."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
+
+from tenuto.errors import InvalidRequest, StoreFailed
+from tenuto.sessions import tables
+from tenuto.sessions.items import Item, item_from_json, tools_from_json
+from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.records import (
+    CallRecord,
+    CallStatus,
+    KeyRecord,
+    PauseReason,
+    PauseRecord,
+    PauseStatus,
+    RunRecord,
+    RunStatus,
+    SessionSummary,
+)
+from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.writes import OPEN, is_working, unpack
+
+_DIGESTS_A_QUERY = 500
+
+MOST_CANDIDATES = 16
+"""How many sessions of one digest are named; so many are too many to tell apart."""
+
+
+def _one(connection: Connection, query: Select[Any], **values: Any) -> RowMapping | None:
+    return connection.execute(query, values).mappings().first()
+
+
+def _all(connection: Connection, query: Select[Any], **values: Any) -> Sequence[RowMapping]:
+    return connection.execute(query, values).mappings().all()
+
+
+def session(connection: Connection, principal: str, id: str) -> Session | None:
+    """A session by what its client calls it."""
+    table = tables.sessions
+    query = select(table).where(table.c.principal == bindparam("of"), table.c.id == bindparam("named"))
+    row = _one(connection, query, of=principal, named=id)
+    return _session(connection, row) if row else None
+
+
+def session_by_uid(connection: Connection, uid: str) -> Session | None:
+    """A session by its uid."""
+    row = _one(connection, select(tables.sessions).where(tables.sessions.c.uid == bindparam("named")), named=uid)
+    return _session(connection, row) if row else None
+
+
+def address(connection: Connection, uid: str) -> tuple[str, str] | None:
+    """The principal and id of a session."""
+    table = tables.sessions
+    row = _one(connection, select(table.c.principal, table.c.id).where(table.c.uid == bindparam("named")), named=uid)
+    return (row["principal"], row["id"]) if row else None
+
+
+def _session(connection: Connection, row: RowMapping) -> Session:
+    uid, tools = row["uid"], row["server_tools"]
+    parent = None if row["parent_uid"] is None else Parent(row["parent_uid"], row["parent_at"])
+    names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "expires_at", "open_run")
+    items = _items(connection, uid)
+    return Session(
+        **{name: row[name] for name in names},
+        parent=parent,
+        items=items,
+        ledgers=_ledgers(connection, uid),
+        server_tools=None if tools is None else tuple(tools_from_json(tools)),
+        approved=frozenset(json.loads(row["approved"])),
+    )
+
+
+def _items(connection: Connection, uid: str) -> list[Item]:
+    table = tables.items
+    query = select(table.c.position, table.c.body).where(table.c.uid == bindparam("named")).order_by(table.c.position)
+    rows = connection.execute(query, {"named": uid}).all()
+    _expect_positions(uid, "item", [row[0] for row in rows])
+    return [item_from_json(row[1]) for row in rows]
+
+
+def _ledgers(connection: Connection, uid: str) -> dict[str, Ledger]:
+    table = tables.spans
+    query = (
+        select(table.c.fingerprint, table.c.position, table.c.tokens)
+        .where(table.c.uid == bindparam("named"))
+        .order_by(table.c.fingerprint, table.c.position)
+    )
+    ledgers: dict[str, Ledger] = {}
+    positions: dict[str, list[int]] = {}
+    for name, position, tokens in connection.execute(query, {"named": uid}):
+        ledgers.setdefault(name, Ledger(name)).append(unpack(tokens))
+        positions.setdefault(name, []).append(position)
+    for name, found in positions.items():
+        _expect_positions(uid, f"span of {name}", found)
+    return ledgers
+
+
+def _expect_positions(uid: str, what: str, positions: list[int]) -> None:
+    """A hole would shift every later item; such a session is not used."""
+    for expected, position in enumerate(positions):
+        if expected != position:
+            raise StoreFailed(f"session {uid} is damaged: {what} {expected} is missing")
+
+
+def summaries(
+    connection: Connection, principal: str, *, implicit: bool, limit: int, after: str | None
+) -> list[SessionSummary]:
+    """A principal's sessions, the newest first; `after` is the id of the last one of the page before.
+
+    Raises:
+        InvalidRequest: there is no session `after`.
+    """
+    table = tables.sessions
+    names = ("uid", "id", "created_at", "updated_at", "implicit", "user", "expires_at", "open_run", "items")
+    query = select(*(table.c[name] for name in names)).where(table.c.principal == principal)
+    if not implicit:
+        query = query.where(table.c.implicit.is_(False))
+    if after is not None:
+        last = select(table.c.created_at).where(table.c.principal == principal, table.c.id == after)
+        created = connection.execute(last).scalar_one_or_none()
+        if created is None:
+            raise InvalidRequest(f"there is no session {after!r} to go on after", "after")
+        older = table.c.created_at < created
+        query = query.where(or_(older, and_(table.c.created_at == created, table.c.id < after)))
+    query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
+    return [SessionSummary(**row) for row in connection.execute(query).mappings()]
+
+
+def run(connection: Connection, run_id: str) -> RunRecord | None:
+    """A run by its id."""
+    row = _one(connection, select(tables.runs).where(tables.runs.c.id == bindparam("named")), named=run_id)
+    return _run(row) if row else None
+
+
+def open_runs(connection: Connection) -> list[RunRecord]:
+    """All runs that may still go on, the oldest first."""
+    table = tables.runs
+    query = select(table).where(table.c.status.in_(OPEN)).order_by(table.c.created_at, table.c.id)
+    return [_run(row) for row in _all(connection, query)]
+
+
+def session_runs(connection: Connection, uid: str) -> list[RunRecord]:
+    """All runs of a session, the oldest first."""
+    table = tables.runs
+    query = select(table).where(table.c.session_uid == bindparam("named")).order_by(table.c.created_at, table.c.id)
+    return [_run(row) for row in _all(connection, query, named=uid)]
+
+
+def _run(row: RowMapping) -> RunRecord:
+    values = dict(row)
+    values["status"] = RunStatus(values["status"])
+    values["reason"] = None if values["reason"] is None else PauseReason(values["reason"])
+    values["options"], values["usage"] = json.loads(values["options"]), json.loads(values["usage"])
+    values["answer"] = None if values["answer"] is None else json.loads(values["answer"])
+    return RunRecord(**values)
+
+
+def calls(connection: Connection, run_id: str) -> list[CallRecord]:
+    """A run's calls in the order in which the model made them."""
+    table = tables.calls
+    query = select(table).where(table.c.run_id == bindparam("named")).order_by(table.c.round, table.c.position)
+    rows = _all(connection, query, named=run_id)
+    return [CallRecord(**{**row, "status": CallStatus(row["status"])}) for row in rows]
+
+
+def pause(connection: Connection, pause_id: str) -> PauseRecord | None:
+    """A pause by its id."""
+    row = _one(connection, select(tables.pauses).where(tables.pauses.c.id == bindparam("named")), named=pause_id)
+    return _pause(row) if row else None
+
+
+def run_pauses(connection: Connection, run_id: str) -> list[PauseRecord]:
+    """All pauses of a run, the oldest first."""
+    table = tables.pauses
+    query = select(table).where(table.c.run_id == bindparam("named")).order_by(table.c.created_at, table.c.id)
+    return [_pause(row) for row in _all(connection, query, named=run_id)]
+
+
+def open_pauses(connection: Connection) -> list[PauseRecord]:
+    """All pauses that wait for an answer, the oldest first."""
+    table = tables.pauses
+    query = select(table).where(table.c.status == PauseStatus.OPEN.value).order_by(table.c.created_at, table.c.id)
+    return [_pause(row) for row in _all(connection, query)]
+
+
+def _pause(row: RowMapping) -> PauseRecord:
+    return PauseRecord(**{**row, "reason": PauseReason(row["reason"]), "status": PauseStatus(row["status"])})
+
+
+def key(connection: Connection, principal: str, key: str) -> KeyRecord | None:
+    """What an Idempotency-Key stands for; the caller looks at the time."""
+    table = tables.keys
+    query = select(table.c.run_id, table.c.body_digest, table.c.expires_at).where(
+        table.c.principal == bindparam("of"), table.c.key == bindparam("named")
+    )
+    row = _one(connection, query, of=principal, named=key)
+    return KeyRecord(**row) if row else None
+
+
+def notes(connection: Connection, scope: str) -> dict[str, str]:
+    """All notes of a scope, in the order in which their keys were first written."""
+    table = tables.notes
+    query = select(table.c.key, table.c.text).where(table.c.scope == bindparam("of")).order_by(table.c.position)
+    return {row["key"]: row["text"] for row in _all(connection, query, of=scope)}
+
+
+def note(connection: Connection, scope: str, key: str) -> str | None:
+    """One note."""
+    table = tables.notes
+    query = select(table.c.text).where(table.c.scope == bindparam("of"), table.c.key == bindparam("named"))
+    row = _one(connection, query, of=scope, named=key)
+    return row["text"] if row else None
+
+
+def candidates(
+    connection: Connection, principal: str, user: str | None, digests: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The sessions (uid, digest) that have the first of `digests` that any has; at most MOST_CANDIDATES."""
+    table = tables.sessions
+    same_user = table.c.user.is_(None) if user is None else table.c.user == user
+    for start in range(0, len(digests), _DIGESTS_A_QUERY):
+        part = digests[start : start + _DIGESTS_A_QUERY]
+        named = table.c.visible_digest
+        owned = select(named).where(table.c.principal == principal, same_user, named.in_(part)).distinct()
+        present = set(connection.execute(owned).scalars())
+        best = next((digest for digest in part if digest in present), None)
+        if best is not None:
+            query = select(table.c.uid).where(table.c.principal == principal, same_user, named == best)
+            return [(uid, best) for uid in connection.execute(query.limit(MOST_CANDIDATES)).scalars()]
+    return []
+
+
+def expired(connection: Connection, now: float, limit: int) -> list[str]:
+    """The sessions that are past their time and have no open run, the oldest first."""
+    table = tables.sessions
+    query = select(table.c.uid).where(table.c.expires_at <= now, ~is_working()).order_by(table.c.expires_at)
+    return list(connection.execute(query.limit(limit)).scalars())
+
+
+def present(connection: Connection, uids: Sequence[str]) -> set[str]:
+    """Those of the sessions that there are."""
+    table = tables.sessions
+    return set(connection.execute(select(table.c.uid).where(table.c.uid.in_(uids))).scalars())

@@ -1,0 +1,42 @@
+"""Where rounds and turns end among a session's items, and which calls still wait. Pure."""
+
+from collections.abc import Sequence
+
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+
+
+def outstanding(items: Sequence[Item]) -> list[ToolCall]:
+    """The calls of the last round that have no result yet, the server's too, in call order."""
+    for index in range(len(items) - 1, -1, -1):
+        match items[index]:
+            case AssistantItem(calls=calls):
+                answered = {item.call_id for item in items[index + 1 :] if isinstance(item, ToolResultItem)}
+                return [call for call in calls if call.id not in answered]
+            case ToolResultItem():
+                continue
+            case _:
+                return []
+    return []
+
+
+def completed(items: Sequence[Item], at: int) -> int:
+    """How many of the first `at` items are complete: the last round has its results and was not cut."""
+    while at:
+        last = next((i for i in range(at - 1, -1, -1) if isinstance(items[i], AssistantItem)), None)
+        if last is None:
+            return at
+        item = items[last]
+        cut = isinstance(item, AssistantItem) and item.incomplete and last == at - 1
+        if not cut and not outstanding(items[:at]):
+            return at
+        at = last
+    return 0
+
+
+def last_completed_turn(items: Sequence[Item]) -> int:
+    """How many items there are up to the end of the last turn that the model has ended by itself."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if isinstance(item, AssistantItem) and not item.calls and not item.incomplete:
+            return index + 1
+    return 0

@@ -1,0 +1,136 @@
+"""How a request's items join a session's: appended, or spliced as a full history. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenuto.errors import InvalidRequest
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
+from tenuto.sessions.rounds import outstanding
+from tenuto.sessions.visible import Visible, canonical, difference, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """The decision: keep the session's first `keep` items, then add `new`.
+
+    `miss_reason` names the first visible item that differs, counted from 0; None where everything was kept.
+    """
+
+    keep: int
+    new: tuple[Item, ...]
+    miss_reason: str | None = None
+
+
+def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
+    """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's.
+
+    `auto`: a body that holds an assistant item, or any body where the session has none, is a full history; a body
+    without one is appended.
+
+    Raises:
+        InvalidRequest: an appended body changes the system item, a result belongs to no call, or there is nothing to
+            answer.
+    """
+    full = _has_assistant(request) or not _has_assistant(session)
+    decision = (
+        append(session, request) if mode == "append" or (mode == "auto" and not full) else splice(session, request)
+    )
+    last = decision.new[-1] if decision.new else session[decision.keep - 1] if decision.keep else None
+    if last is None or (not decision.new and not isinstance(last, UserItem | ToolResultItem)):
+        raise InvalidRequest("nothing to answer: the last message must be a user or tool message", "messages")
+    return decision
+
+
+def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
+    """Add the request's items at the end. A system item that repeats the session's is left out.
+
+    Raises:
+        InvalidRequest: a system item differs, or a result belongs to no outstanding call.
+    """
+    start = 0
+    if session:
+        start = _leading_systems(request)
+        given = request[:start]
+        if start and list(given) != list(session[: _leading_systems(session)]):
+            raise InvalidRequest(
+                "the system message differs from the session's; send the whole history to change it", "messages"
+            )
+        if any(isinstance(item, SystemItem) for item in request[start:]):
+            raise InvalidRequest("a system message cannot be appended to a session", "messages")
+    new = list(request[start:])
+    _check_results(session, new, outstanding_only=True)
+    return Splice(len(session), tuple(canonical([*session, *new])[len(session) :]))
+
+
+def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
+    """Take the request as the whole history: keep what it repeats, cut the session there, add the rest.
+
+    Raises:
+        InvalidRequest: a new result belongs to no call before it.
+    """
+    given = canonical(request)
+    mine, theirs = visible(session), visible(given)
+    same, reason = _divergence(mine, theirs)
+    keep = mine[same].start if same < len(mine) else len(session)
+    new = given[theirs[same].start :] if same < len(theirs) else []
+    keep, new = _replace_stand_ins(session, keep, new)
+    _check_results(session[:keep], new, outstanding_only=False)
+    return Splice(keep, tuple(new), reason)
+
+
+def _has_assistant(items: Sequence[Item]) -> bool:
+    return any(isinstance(item, AssistantItem) for item in items)
+
+
+def _leading_systems(items: Sequence[Item]) -> int:
+    return next((i for i, item in enumerate(items) if not isinstance(item, SystemItem)), len(items))
+
+
+def _divergence(mine: Sequence[Visible], theirs: Sequence[Visible]) -> tuple[int, str | None]:
+    """How many visible items are the same, and what is wrong with the first that is not."""
+    for index, one in enumerate(mine):
+        if index == len(theirs):
+            return index, f"item {index} ({one.item.kind}) is not in the request"
+        if (what := difference(one.item, theirs[index].item)) is not None:
+            return index, f"item {index} ({one.item.kind}) differs: {what}"
+    return len(mine), None
+
+
+def _replace_stand_ins(session: Sequence[Item], keep: int, new: list[Item]) -> tuple[int, list[Item]]:
+    """Let results that the client brings now take the place of those that the runtime wrote for it."""
+    brought = {item.call_id for item in new[: _leading_results(new)] if isinstance(item, ToolResultItem)}
+    start = keep
+    while start and isinstance(session[start - 1], ToolResultItem):
+        start -= 1
+    replaced = [i for i in range(start, keep) if _call_id(session[i]) in brought]
+    if not replaced:
+        return keep, new
+    cut = replaced[0]
+    others = [item for item in session[cut:keep] if _call_id(item) not in brought]
+    joined = canonical([*session[:cut], *others, *new])
+    return cut, joined[cut:]
+
+
+def _leading_results(items: Sequence[Item]) -> int:
+    return next((i for i, item in enumerate(items) if not isinstance(item, ToolResultItem)), len(items))
+
+
+def _call_id(item: Item) -> str | None:
+    return item.call_id if isinstance(item, ToolResultItem) else None
+
+
+def _check_results(before: Sequence[Item], new: Sequence[Item], *, outstanding_only: bool) -> None:
+    """Hold every new result to a client call before it: an outstanding one, or any one of the history."""
+    if outstanding_only:
+        open_ids = {call.id for call in outstanding(before) if not call.server}
+    else:
+        calls = [call for item in before if isinstance(item, AssistantItem) for call in item.calls]
+        open_ids = {call.id for call in calls if not call.server}
+    for item in new:
+        if isinstance(item, AssistantItem):
+            open_ids.update(call.id for call in item.calls)
+        elif isinstance(item, ToolResultItem):
+            if item.call_id not in open_ids:
+                raise InvalidRequest(f"there is no open tool call {item.call_id!r} for this result", "messages")
+            if outstanding_only:
+                open_ids.discard(item.call_id)

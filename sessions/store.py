@@ -1,0 +1,172 @@
+"""The durable store of sessions, runs, calls, pauses, keys and notes. Awaited from event loops; SQL is elsewhere."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self, TypeVar
+
+import anyio
+import anyio.to_thread
+from pydantic import ValidationError
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from tenuto.errors import Overloaded, StoreFailed
+from tenuto.sessions import reads
+from tenuto.sessions.changes import Change
+from tenuto.sessions.database import READERS, Database
+from tenuto.sessions.records import CallRecord, KeyRecord, PauseRecord, RunRecord, SessionSummary
+from tenuto.sessions.session import Session
+from tenuto.sessions.writer import QUEUE_LIMIT, Writer
+from tenuto.sessions.writes import Write, expiring, merged, statements, writes
+
+_WAITING_READS = 1000
+_EXPIRED_AT_ONCE = 100
+
+T = TypeVar("T")
+
+
+class Store:
+    """Everything that outlives the process. Its coroutines run on any one event loop, `open` and `close` block.
+
+    Reads see every commit that has returned, and each read sees one state of the database.
+
+    Every coroutine raises StoreFailed where the database fails, Overloaded where too many wait for it.
+    """
+
+    def __init__(self, database: Database, queue_limit: int = QUEUE_LIMIT) -> None:
+        self._database = database
+        self._statements = statements(database.dialect)
+        self._writer = Writer(self._write, queue_limit)
+        self._readers = anyio.CapacityLimiter(READERS)
+        self._reading = 0
+
+    @classmethod
+    def open(cls, url: str, *, durability: str = "process") -> Self:
+        """Open the database at an SQLAlchemy URL and bring its tables up to date. Blocking.
+
+        `durability`: `process` keeps every commit when the process dies, `full` also when the power fails.
+
+        Raises:
+            ConfigurationError: the URL or the database cannot be used.
+        """
+        return cls(Database(url, durability))
+
+    async def commit(self, *changes: Change) -> None:
+        """Keep all changes or none; return when they are durable. Cancelling the wait does not take them back.
+
+        Values are taken before the first wait, so what is changed afterwards is not part of it.
+
+        Raises:
+            Overloaded: too many commits wait; nothing was kept.
+            StoreFailed: nothing was kept.
+        """
+        try:
+            prepared = [write for change in changes for write in writes(change)]
+        except Exception as exc:
+            raise StoreFailed(f"a change cannot be written: {exc}") from exc
+        if prepared:
+            await self._writer.commit(prepared)
+
+    async def session(self, principal: str, id: str) -> Session | None:
+        """A whole session by what its client calls it."""
+        return await self._read(lambda connection: reads.session(connection, principal, id))
+
+    async def session_by_uid(self, uid: str) -> Session | None:
+        """A whole session by its uid."""
+        return await self._read(lambda connection: reads.session_by_uid(connection, uid))
+
+    async def address(self, uid: str) -> tuple[str, str] | None:
+        """The principal and id of a session."""
+        return await self._read(lambda connection: reads.address(connection, uid))
+
+    async def sessions(
+        self, principal: str, *, implicit: bool = False, limit: int = 100, after: str | None = None
+    ) -> list[SessionSummary]:
+        """A principal's sessions, newest first, the implicit ones where asked for; `after` is the last id seen.
+
+        Raises:
+            InvalidRequest: there is no session `after`.
+        """
+        return await self._read(
+            lambda connection: reads.summaries(connection, principal, implicit=implicit, limit=limit, after=after)
+        )
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        """A run by its id."""
+        return await self._read(lambda connection: reads.run(connection, run_id))
+
+    async def open_runs(self) -> list[RunRecord]:
+        """All runs that may still go on, the oldest first."""
+        return await self._read(reads.open_runs)
+
+    async def session_runs(self, uid: str) -> list[RunRecord]:
+        """All runs of a session, the oldest first."""
+        return await self._read(lambda connection: reads.session_runs(connection, uid))
+
+    async def calls(self, run_id: str) -> list[CallRecord]:
+        """A run's calls, by round and position."""
+        return await self._read(lambda connection: reads.calls(connection, run_id))
+
+    async def pause(self, pause_id: str) -> PauseRecord | None:
+        """An approval or question by its id."""
+        return await self._read(lambda connection: reads.pause(connection, pause_id))
+
+    async def run_pauses(self, run_id: str) -> list[PauseRecord]:
+        """All approvals and questions of a run, the oldest first."""
+        return await self._read(lambda connection: reads.run_pauses(connection, run_id))
+
+    async def open_pauses(self) -> list[PauseRecord]:
+        """All approvals and questions that wait for an answer, the oldest first."""
+        return await self._read(reads.open_pauses)
+
+    async def key(self, principal: str, key: str) -> KeyRecord | None:
+        """What an Idempotency-Key stands for, even past its time while it is kept."""
+        return await self._read(lambda connection: reads.key(connection, principal, key))
+
+    async def notes(self, scope: str) -> dict[str, str]:
+        """All notes of a scope, in the order in which their keys were first written."""
+        return await self._read(lambda connection: reads.notes(connection, scope))
+
+    async def note(self, scope: str, key: str) -> str | None:
+        """One note."""
+        return await self._read(lambda connection: reads.note(connection, scope, key))
+
+    async def candidates(self, principal: str, user: str | None, digests: Sequence[str]) -> list[tuple[str, str]]:
+        """The sessions (uid, digest) that have the first of `digests` that any has; at most 16, in no order."""
+        return await self._read(lambda connection: reads.candidates(connection, principal, user, digests))
+
+    async def expire(self, now: float) -> list[str]:
+        """Delete the sessions past their time that have no open run, and old keys; the deleted sessions' uids."""
+        gone: list[str] = []
+        while True:
+            found = await self._read(lambda connection: reads.expired(connection, now, _EXPIRED_AT_ONCE))
+            await self._writer.commit(expiring(found, now))
+            left = await self._read(partial(reads.present, uids=found))
+            gone += [uid for uid in found if uid not in left]
+            if len(found) < _EXPIRED_AT_ONCE or len(left) == len(found):
+                return gone
+
+    def close(self) -> None:
+        """Write what is queued and close the database. Blocking; more than once is fine."""
+        self._writer.close()
+        self._database.close()
+
+    def _write(self, commits: Sequence[Sequence[Write]]) -> None:
+        with self._database.writing() as connection:
+            for write in merged(commits):
+                connection.execute(self._statements[write.statement], write.rows)
+
+    async def _read(self, question: Callable[[Connection], T]) -> T:
+        def ask() -> T:
+            with self._database.reading() as connection:
+                return question(connection)
+
+        if self._reading >= _WAITING_READS:
+            raise Overloaded("the queue for the store", 1.0)
+        self._reading += 1
+        try:
+            return await anyio.to_thread.run_sync(ask, limiter=self._readers)
+        except (SQLAlchemyError, ValidationError) as exc:
+            raise StoreFailed(f"the store could not be read: {getattr(exc, 'orig', None) or exc}") from exc
+        finally:
+            self._reading -= 1

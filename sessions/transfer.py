@@ -1,0 +1,108 @@
+"""A session as one JSON document: what GET of a session gives and PUT takes. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from tenuto.errors import InvalidRequest
+from tenuto.sessions.items import Item, JsonObject, ToolSpec
+from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.session import Parent, Session
+
+VERSION = 1
+
+_Token = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class _Parent(_Model):
+    uid: str
+    at: Annotated[int, Field(ge=0)]
+
+
+class _Ledger(_Model):
+    fingerprint: Annotated[str, Field(min_length=1)]
+    spans: list[list[_Token]]
+
+
+class _Document(_Model):
+    version: Literal[1]
+    id: str | None = None
+    created_at: float
+    updated_at: float
+    user: str | None = None
+    parent: _Parent | None = None
+    items: list[Item]
+    ledgers: list[_Ledger] = []
+    tools: list[ToolSpec] | None = None
+    notes: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _ledgers_cover_the_items(self) -> "_Document":
+        if len({ledger.fingerprint for ledger in self.ledgers}) < len(self.ledgers):
+            raise ValueError("ledgers: two have the same fingerprint")
+        for ledger in self.ledgers:
+            if len(ledger.spans) > len(self.items):
+                raise ValueError(f"ledgers: {ledger.fingerprint!r} has more spans than there are items")
+        return self
+
+
+_ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+_TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
+
+
+def export(session: Session, notes: Mapping[str, str]) -> JsonObject:
+    """The document of a session: JSON values only. Approvals and runs are not part of it."""
+    parent = session.parent
+    return {
+        "version": VERSION,
+        "id": session.id,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "user": session.user,
+        "parent": None if parent is None else {"uid": parent.uid, "at": parent.at},
+        "items": _ITEMS.dump_python(session.items, mode="json"),
+        "ledgers": [
+            {"fingerprint": ledger.fingerprint, "spans": [ledger.span(item) for item in range(ledger.items)]}
+            for ledger in session.ledgers.values()
+        ],
+        "tools": None if session.server_tools is None else _TOOLS.dump_python(list(session.server_tools), mode="json"),
+        "notes": dict(notes),
+    }
+
+
+def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, str]]:
+    """A new explicit session of this principal and id from a document, and its notes.
+
+    Its ledgers are used only with a codec that has the same fingerprint.
+
+    Raises:
+        InvalidRequest: the document is not one of ours; the text and `param` name the place.
+    """
+    try:
+        read = _Document.model_validate(document)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_context=False)[0]
+        path = ".".join(str(part) for part in error["loc"]) or "body"
+        raise InvalidRequest(f"{path}: {error['msg']}", path) from exc
+    session = Session(
+        uid=uuid4().hex,
+        principal=principal,
+        id=id,
+        created_at=read.created_at,
+        updated_at=read.updated_at,
+        user=read.user,
+        parent=None if read.parent is None else Parent(read.parent.uid, read.parent.at),
+        items=list(read.items),
+        server_tools=None if read.tools is None else tuple(read.tools),
+    )
+    for one in read.ledgers:
+        ledger = session.ledgers[one.fingerprint] = Ledger(one.fingerprint)
+        for span in one.spans:
+            ledger.append(span)
+    return session, read.notes

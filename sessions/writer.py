@@ -1,0 +1,128 @@
+"""The one thread that writes: commits that wait while a transaction runs go into the next one together."""
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+
+from tenuto.errors import Overloaded, StoreFailed
+from tenuto.sessions.writes import Write
+
+QUEUE_LIMIT = 10_000
+"""How many commits may wait before the next is refused."""
+
+_GROUP_LIMIT = 512
+_CLOSE_TIMEOUT_S = 60
+
+logger = logging.getLogger(__name__)
+
+Loop = asyncio.AbstractEventLoop
+
+
+@dataclass(slots=True)
+class _Commit:
+    writes: Sequence[Write]
+    loop: Loop
+    done: asyncio.Future[None]
+
+
+class Writer:
+    """Runs `write` in its own thread for groups of commits. `commit` on an event loop, `close` anywhere.
+
+    `write` makes one transaction of the commits it is given. A group that fails is tried again one by one, so that a
+    bad commit fails alone.
+    """
+
+    def __init__(self, write: Callable[[Sequence[Sequence[Write]]], None], queue_limit: int = QUEUE_LIMIT) -> None:
+        self._write = write
+        self._queue: Queue[_Commit | None] = Queue(queue_limit)
+        self._closed = False
+        self._gate = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="tenuto-store", daemon=True)
+        self._thread.start()
+
+    async def commit(self, writes: Sequence[Write]) -> None:
+        """Return when the writes are durable. Cancelling the wait does not take them back.
+
+        Raises:
+            Overloaded: too many commits wait; nothing of this one is kept.
+            StoreFailed: nothing of this commit is kept.
+        """
+        loop = asyncio.get_running_loop()
+        commit = _Commit(writes, loop, loop.create_future())
+        with self._gate:
+            if self._closed:
+                raise StoreFailed("the store is closed")
+            try:
+                self._queue.put_nowait(commit)
+            except Full:
+                raise Overloaded("the store's queue", 1.0) from None
+        await commit.done
+
+    def close(self) -> None:
+        """Write what is queued and end the thread. Blocking; more than once is fine."""
+        with self._gate:
+            first, self._closed = not self._closed, True
+        if first:
+            self._queue.put(None, timeout=_CLOSE_TIMEOUT_S)
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (head := self._queue.get()) is not None:
+            group = [head]
+            last = False
+            while len(group) < _GROUP_LIMIT and not last:
+                try:
+                    following = self._queue.get_nowait()
+                except Empty:
+                    break
+                if following is None:
+                    last = True
+                else:
+                    group.append(following)
+            self._settle(group, self._outcomes(group))
+            if last:
+                return
+
+    def _outcomes(self, group: list[_Commit]) -> list[StoreFailed | None]:
+        failed = self._attempt([commit.writes for commit in group])
+        if failed is None:
+            return [None] * len(group)
+        if len(group) == 1:
+            return [failed]
+        return [self._attempt([commit.writes]) for commit in group]
+
+    def _attempt(self, commits: Sequence[Sequence[Write]]) -> StoreFailed | None:
+        # Whatever goes wrong belongs to those who wait for it; this thread must live for the others.
+        try:
+            self._write(commits)
+        except Exception as exc:
+            logger.exception("a transaction of %d commits failed", len(commits))
+            failed = StoreFailed(f"the store could not write: {getattr(exc, 'orig', None) or exc}")
+            failed.__cause__ = exc
+            return failed
+        return None
+
+    def _settle(self, group: list[_Commit], outcomes: list[StoreFailed | None]) -> None:
+        """Tell every loop once what became of its commits."""
+        by_loop: dict[Loop, list[tuple[asyncio.Future[None], StoreFailed | None]]] = defaultdict(list)
+        for commit, outcome in zip(group, outcomes, strict=True):
+            by_loop[commit.loop].append((commit.done, outcome))
+        for loop, results in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, results)
+            except RuntimeError:
+                logger.warning("nobody is left to hear of %d commits", len(results))
+
+
+def _resolve(results: list[tuple[asyncio.Future[None], StoreFailed | None]]) -> None:
+    for done, failed in results:
+        if done.done():
+            continue
+        if failed is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failed)

@@ -1,0 +1,262 @@
+"""Changes as statements: what a commit means in SQL, and how many commits share one pass. No thread, no connection."""
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, assert_never
+
+from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tenuto.sessions import tables
+from tenuto.sessions.changes import (
+    AddItems,
+    AddSpans,
+    Change,
+    CopyNotes,
+    CutItems,
+    CutSpans,
+    DeleteSession,
+    PutNote,
+    SaveCall,
+    SaveKey,
+    SavePause,
+    SaveRun,
+    SaveSession,
+)
+from tenuto.sessions.items import item_to_json, tools_to_json
+from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord, RunStatus
+from tenuto.sessions.session import Session
+
+Row = dict[str, Any]
+
+OPEN = tuple(status.value for status in RunStatus if status.is_open)
+
+
+@dataclass(slots=True)
+class Write:
+    """One statement, by its name, and the rows it is run for.
+
+    `scope` names what the rows belong to: rows of different scopes can be written in any order, those of one scope
+    only in theirs. None: everything before it comes first, everything after it later.
+    """
+
+    statement: str
+    rows: list[Row]
+    scope: str | None
+
+
+def writes(change: Change) -> list[Write]:
+    """The statements that make one change, with its values taken as they are now."""
+    match change:
+        case SaveSession(session=session):
+            return [Write("save_session", [_session_row(session)], session.uid)]
+        case AddItems(uid=uid, start=start, items=items):
+            rows = [{"uid": uid, "position": start + i, "body": item_to_json(item)} for i, item in enumerate(items)]
+            return [Write("add_items", rows, uid)]
+        case CutItems(uid=uid, keep=keep):
+            return [Write("cut_items", [{"of_uid": uid, "keep": keep}], uid)]
+        case AddSpans(uid=uid, fingerprint=name, start=start, spans=spans):
+            key = {"uid": uid, "fingerprint": name}
+            return [
+                Write(
+                    "add_spans", [{**key, "position": start + i, "tokens": pack(s)} for i, s in enumerate(spans)], uid
+                )
+            ]
+        case CutSpans(uid=uid, fingerprint=name, keep=keep):
+            return [Write("cut_spans", [{"of_uid": uid, "of_fingerprint": name, "keep": keep}], uid)]
+        case SaveRun(run=run):
+            return [Write("save_run", [_run_row(run)], run.id)]
+        case SaveCall(call=call):
+            return [Write("save_call", [_call_row(call)], call.run_id)]
+        case SavePause(pause=pause):
+            return [Write("save_pause", [_pause_row(pause)], pause.id)]
+        case SaveKey():
+            row = {name: getattr(change, name) for name in ("principal", "key", "run_id", "body_digest", "expires_at")}
+            return [Write("save_key", [row], change.principal)]
+        case DeleteSession(uid=uid):
+            return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
+        case PutNote(scope=scope, key=key, text=note):
+            return [Write("put_note", [{"of_scope": scope, "of_key": key, "new_text": note}], scope)]
+        case CopyNotes(source=source, target=target):
+            return [Write("copy_notes", [{"source": source, "target": target}], None)]
+        case _:
+            assert_never(change)
+
+
+def expiring(uids: Sequence[str], now: float) -> list[Write]:
+    """Delete sessions, except those that have been prolonged or opened since they were looked up; and old keys."""
+    return [
+        Write("expire_keys", [{"now": now}], None),
+        Write("expire_session", [{"of_uid": uid, "now": now} for uid in uids], None),
+        Write("delete_notes", [{"of_uid": uid} for uid in uids], None),
+    ]
+
+
+def merged(commits: Iterable[Sequence[Write]]) -> list[Write]:
+    """All writes of many commits with as few statements as their order allows."""
+    done: list[Write] = []
+    earliest: dict[str, int] = {}
+    barrier = 0
+    for write in (write for commit in commits for write in commit if write.rows):
+        if write.scope is None:
+            done.append(Write(write.statement, write.rows, None))
+            barrier = len(done)
+            continue
+        start = max(barrier, earliest.get(write.scope, 0))
+        index = next((i for i in range(start, len(done)) if done[i].statement == write.statement), len(done))
+        if index == len(done):
+            done.append(Write(write.statement, list(write.rows), write.scope))
+        else:
+            done[index].rows.extend(write.rows)
+        earliest[write.scope] = index
+    return done
+
+
+def pack(span: Sequence[int]) -> bytes:
+    """Token ids as little-endian uint32."""
+    return struct.pack(f"<{len(span)}I", *span)
+
+
+def unpack(blob: bytes) -> tuple[int, ...]:
+    """Read what `pack` has written."""
+    return struct.unpack(f"<{len(blob) // 4}I", blob)
+
+
+def _session_row(session: Session) -> Row:
+    tools, parent = session.server_tools, session.parent
+    return {
+        "uid": session.uid,
+        "principal": session.principal,
+        "id": session.id,
+        "user": session.user,
+        "implicit": session.implicit,
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "expires_at": session.expires_at,
+        "parent_uid": parent.uid if parent else None,
+        "parent_at": parent.at if parent else None,
+        "server_tools": None if tools is None else tools_to_json(list(tools)),
+        "approved": json.dumps(sorted(session.approved)),
+        "open_run": session.open_run,
+        "items": len(session.items),
+        "visible_digest": session.trace.digest(session.items),
+    }
+
+
+def _run_row(run: RunRecord) -> Row:
+    return {
+        "id": run.id,
+        "session_uid": run.session_uid,
+        "principal": run.principal,
+        "model": run.model,
+        "status": run.status.value,
+        "created_at": run.created_at,
+        "updated_at": run.updated_at,
+        "first_item": run.first_item,
+        "options": json.dumps(run.options),
+        "usage": json.dumps(run.usage),
+        "reason": run.reason.value if run.reason else None,
+        "stop_reason": run.stop_reason,
+        "expires_at": run.expires_at,
+        "error": run.error,
+        "input_digest": run.input_digest,
+        "answer": None if run.answer is None else json.dumps(run.answer),
+    }
+
+
+def _call_row(call: CallRecord) -> Row:
+    row = {column.name: getattr(call, column.name) for column in tables.calls.columns}
+    return row | {"status": call.status.value}
+
+
+def _pause_row(pause: PauseRecord) -> Row:
+    row = {column.name: getattr(pause, column.name) for column in tables.pauses.columns}
+    return row | {"reason": pause.reason.value, "status": pause.status.value}
+
+
+@cache
+def statements(dialect: str) -> dict[str, Executable]:
+    """Every statement by its name. SQLite and PostgreSQL share the form of an upsert, in two classes of SQLAlchemy."""
+    insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
+
+    def upsert(table: Table) -> Executable:
+        statement = insert(table)
+        primary = list(table.primary_key.columns)
+        others = {
+            column.name: statement.excluded[column.name] for column in table.columns if column not in set(primary)
+        }
+        return statement.on_conflict_do_update(index_elements=primary, set_=others)  # type: ignore[no-any-return]
+
+    items, spans, notes = tables.items, tables.spans, tables.notes
+    name = bindparam("of_fingerprint", type_=spans.c.fingerprint.type)
+    return {
+        "save_session": upsert(tables.sessions),
+        "save_run": upsert(tables.runs),
+        "save_call": upsert(tables.calls),
+        "save_pause": upsert(tables.pauses),
+        "save_key": upsert(tables.keys),
+        "add_items": insert(items),
+        "add_spans": insert(spans),
+        "cut_items": delete(items).where(items.c.uid == bindparam("of_uid"), items.c.position >= bindparam("keep")),
+        "cut_spans": delete(spans).where(
+            spans.c.uid == bindparam("of_uid"),
+            spans.c.position >= bindparam("keep"),
+            or_(name.is_(None), spans.c.fingerprint == name),
+        ),
+        "delete_session": delete(tables.sessions).where(tables.sessions.c.uid == bindparam("of_uid")),
+        "expire_session": delete(tables.sessions).where(
+            tables.sessions.c.uid == bindparam("of_uid"),
+            tables.sessions.c.expires_at <= bindparam("now"),
+            ~is_working(),
+        ),
+        "delete_notes": delete(notes).where(
+            notes.c.scope == bindparam("of_uid"),
+            ~exists(select(tables.sessions.c.uid).where(tables.sessions.c.uid == notes.c.scope)),
+        ),
+        "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
+        "put_note": _put_note(insert),
+        "copy_notes": _copy_notes(insert),
+    }
+
+
+def is_working() -> Any:
+    """The condition that a row of sessions has an open run."""
+    runs = tables.runs
+    # Not in_(): a statement for many rows cannot have a list as a parameter.
+    is_open = or_(*(runs.c.status == status for status in OPEN))
+    return exists(select(runs.c.id).where(runs.c.session_uid == tables.sessions.c.uid, is_open))
+
+
+def _put_note(insert: Any) -> Executable:
+    notes = tables.notes
+    others = notes.alias()
+    last = select(func.coalesce(func.max(others.c.position), -1) + 1).where(others.c.scope == bindparam("of_scope"))
+    statement = insert(notes).values(
+        scope=bindparam("of_scope"),
+        key=bindparam("of_key"),
+        text=bindparam("new_text"),
+        position=last.scalar_subquery(),
+    )
+    return _keep_text(statement)
+
+
+def _copy_notes(insert: Any) -> Executable:
+    """The copies stand after what the target has, in their own order."""
+    notes = tables.notes
+    others = notes.alias()
+    count = select(func.coalesce(func.max(others.c.position), -1) + 1).where(others.c.scope == bindparam("target"))
+    source = select(
+        bindparam("target", type_=notes.c.scope.type),
+        notes.c.key,
+        notes.c.position + count.scalar_subquery(),
+        notes.c.text,
+    ).where(notes.c.scope == bindparam("source"))
+    return _keep_text(insert(notes).from_select(["scope", "key", "position", "text"], source))
+
+
+def _keep_text(statement: Any) -> Executable:
+    kept = {"text": statement.excluded.text}
+    return statement.on_conflict_do_update(index_elements=["scope", "key"], set_=kept)  # type: ignore[no-any-return]

@@ -1,0 +1,142 @@
+"""Every error has its place in every dialect."""
+
+import math
+
+import httpx2
+import openai
+import pytest
+
+from tenuto import errors
+from tenuto.errors import TenutoError
+from tenuto.runtime.api.errors import (
+    OPENAI,
+    ErrorTable,
+    openai_error,
+    openai_error_of_run,
+    openai_response,
+    retry_headers,
+    wire_error,
+)
+
+
+def _all_errors(cls: type[TenutoError] = TenutoError) -> set[type[TenutoError]]:
+    below = {found for sub in cls.__subclasses__() for found in _all_errors(sub)}
+    return {cls, *below}
+
+
+@pytest.mark.parametrize("table", [OPENAI])
+def test_every_error_has_an_entry(table: ErrorTable) -> None:
+    ours = {cls for cls in _all_errors() if cls.__module__.startswith("tenuto.")}
+    assert ours - set(table) == set()
+    assert all(400 <= entry.status < 600 for entry in table.values())
+
+
+def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
+    class Stricter(errors.SessionBusy):
+        pass
+
+    assert wire_error(OPENAI, Stricter) == OPENAI[errors.SessionBusy]
+
+
+@pytest.mark.parametrize(
+    ("raised", "body"),
+    [
+        (
+            errors.InvalidRequest("stop: wrong", "stop"),
+            {"message": "stop: wrong", "type": "invalid_request_error", "param": "stop", "code": "invalid_request"},
+        ),
+        (
+            errors.ContextTooLong(900, 512, 3),
+            {
+                "message": "the prompt has 900 tokens; the model takes 512; a fork at item 3 would fit",
+                "type": "invalid_request_error",
+                "param": "messages",
+                "code": "context_length_exceeded",
+                "prompt_tokens": 900,
+                "limit": 512,
+                "fork_at": 3,
+            },
+        ),
+        (
+            errors.NotFound("model", "x", ["a", "b"]),
+            {
+                "message": "there is no model 'x'; known: a, b",
+                "type": "not_found_error",
+                "param": "model",
+                "code": "model_not_found",
+            },
+        ),
+        (
+            errors.NotFound("session", "x"),
+            {
+                "message": "there is no session 'x'",
+                "type": "not_found_error",
+                "param": None,
+                "code": "session_not_found",
+            },
+        ),
+        (
+            errors.SessionPaused("s", "r", "p", "approval"),
+            {
+                "message": "session 's' waits for approval p in run r; answer it first",
+                "type": "conflict_error",
+                "param": None,
+                "code": "session_paused",
+                "run_id": "r",
+                "pause_id": "p",
+                "reason": "approval",
+            },
+        ),
+    ],
+)
+def test_openai_bodies(raised: TenutoError, body: dict[str, object]) -> None:
+    assert openai_error(raised) == {"error": body}
+
+
+@pytest.mark.parametrize(
+    ("raised", "headers"),
+    [
+        (errors.SessionBusy("s", "r", 0.2), {"retry-after": "1"}),
+        (errors.Overloaded("the queue", 2.5), {"retry-after": str(math.ceil(2.5))}),
+        (errors.ShuttingDown("bye"), {"retry-after": "5"}),
+        (errors.SessionPaused("s", "r", "p", "input"), {"x-should-retry": "false"}),
+        (errors.AlreadyDecided("again"), {"x-should-retry": "false"}),
+        (errors.Unauthenticated("who"), {"www-authenticate": "Bearer"}),
+        (errors.StoreFailed("disk"), {}),
+    ],
+)
+def test_who_may_try_again_is_told_so(raised: TenutoError, headers: dict[str, str]) -> None:
+    assert retry_headers(raised) == headers
+
+
+def test_a_response_has_status_headers_and_body() -> None:
+    response = openai_response(errors.SessionBusy("s", "r"))
+    assert (response.status_code, response.headers["retry-after"]) == (409, "1")
+    assert response.headers["content-type"] == "application/json"
+    assert b'"run_id":"r"' in bytes(response.body)
+
+
+@pytest.mark.parametrize("code", [cls.code for cls in OPENAI])
+def test_a_run_that_failed_is_told_by_its_code(code: str) -> None:
+    status, body = openai_error_of_run("it broke", code, "r1")
+    known = next(entry for cls, entry in OPENAI.items() if cls.code == code)
+    assert (status, body["error"]["type"], body["error"]["message"]) == (known.status, known.type, "it broke")
+    assert body["error"]["run_id"] == "r1"
+
+
+def test_a_run_that_failed_for_an_unknown_cause_is_a_server_error() -> None:
+    status, body = openai_error_of_run(None, None, "r1")
+    assert (status, body["error"]["code"], bool(body["error"]["message"])) == (500, "internal", True)
+
+
+def test_the_official_client_reads_our_errors() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        response = openai_response(errors.NotFound("model", "x", ["a"]))
+        return httpx2.Response(response.status_code, headers=dict(response.headers), content=bytes(response.body))
+
+    client = openai.OpenAI(
+        api_key="k", base_url="http://localhost", http_client=httpx2.Client(transport=httpx2.MockTransport(answer))
+    )
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.chat.completions.create(model="x", messages=[])
+    assert (raised.value.code, raised.value.param) == ("model_not_found", "model")

@@ -1,0 +1,388 @@
+"""What a chat completions request means. https://platform.openai.com/docs/api-reference/chat/create"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
+from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
+from tenuto.sessions.items import AssistantItem, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.tools.approvals import Permission
+
+HELLO = [{"role": "user", "content": "hello"}]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}}
+
+
+def read(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ChatRequest:
+    text = json.dumps({"messages": HELLO} | dict(body)).encode()
+    return read_chat(text, headers or {}, principal="ada", default_temperature=0.25)
+
+
+def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
+    return read(body, headers).turn
+
+
+def test_a_bare_request_takes_every_default() -> None:
+    assert read({}) == ChatRequest(
+        Turn(principal="ada", model=None, items=(UserItem("hello"),), sampling=Sampling(temperature=0.25)),
+        stream=False,
+        include_usage=False,
+    )
+
+
+def test_every_field_finds_its_place() -> None:
+    request = read(
+        {
+            "model": "small",
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": 1,
+            "top_p": 0.9,
+            "top_k": 40,
+            "min_p": 0.05,
+            "seed": 7,
+            "stop": ["END", "STOP"],
+            "max_completion_tokens": 100,
+            "tools": [WEATHER, {"type": "mcp", "server_label": "files", "allowed_tools": ["read"]}],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "user": "u1",
+            "store": False,
+            "metadata": {"a": "b"},
+            "session_id": "s-1",
+            "session_mode": "append",
+            "max_tool_rounds": 3,
+            "agent_permission": "ask",
+            "match": "off",
+        }
+    )
+    assert request == ChatRequest(
+        Turn(
+            principal="ada",
+            model="small",
+            items=(UserItem("hello"),),
+            session_id="s-1",
+            mode=SessionMode.APPEND,
+            tools=ToolSelection(
+                given=True,
+                client=(ToolSpec("weather", "Tells it.", SCHEMA, strict=True),),
+                servers={"files": ("read",)},
+                choice=ToolChoice.REQUIRED,
+                parallel=False,
+            ),
+            sampling=Sampling(temperature=1.0, top_k=40, top_p=0.9, min_p=0.05, seed=7),
+            stop=("END", "STOP"),
+            limits=Limits(max_tokens=100, max_tool_rounds=3),
+            permission=Permission.ASK,
+            user="u1",
+            stored=False,
+            match=False,
+            wants_events=True,
+        ),
+        stream=True,
+        include_usage=True,
+    )
+
+
+def test_null_means_absent_in_every_optional_field() -> None:
+    fields = """model stream stream_options temperature top_p top_k min_p seed stop max_tokens max_completion_tokens
+        tools tool_choice parallel_tool_calls user safety_identifier store metadata session_id session_mode
+        max_tool_rounds agent_permission match n logprobs top_logprobs logit_bias presence_penalty frequency_penalty
+        response_format functions function_call audio modalities prediction web_search_options"""
+    assert read(dict.fromkeys(fields.split())) == read({})
+
+
+def test_fields_that_nobody_knows_are_ignored() -> None:
+    assert read({"service_tier": "auto", "reasoning_effort": "low", "x": {"y": [1]}}) == read({})
+
+
+# Messages
+
+
+def test_every_role_becomes_its_item() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Ulm"}'}}
+    messages = [
+        {"role": "system", "content": "be kind"},
+        {"role": "developer", "content": "be brief"},
+        {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]},
+        {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+        {"role": "tool", "tool_call_id": "c0", "name": "older", "content": [{"type": "text", "text": "x"}]},
+    ]
+    assert turn(messages=messages).items == (
+        SystemItem("be kind"),
+        SystemItem("be brief"),
+        UserItem("one\ntwo"),
+        AssistantItem("", "hm", (ToolCall("c1", "weather", '{"city":"Ulm"}'),)),
+        ToolResultItem("c1", "weather", "sunny"),
+        AssistantItem("no"),
+        ToolResultItem("c0", "older", "x"),
+    )
+
+
+def test_a_result_alone_leaves_its_tools_name_to_the_session() -> None:
+    messages = [{"role": "tool", "tool_call_id": "c9", "content": "done"}]
+    assert turn(messages=messages).items == (ToolResultItem("c9", "", "done"),)
+
+
+@given(st.lists(st.text(), max_size=4))
+def test_text_arrives_exactly(texts: list[str]) -> None:
+    parts = [{"type": "text", "text": text} for text in texts]
+    assert turn(messages=[{"role": "user", "content": parts}]).items == (UserItem("\n".join(texts)),)
+
+
+# Tools
+
+
+def test_absent_and_empty_tools_are_told_apart() -> None:
+    assert turn().tools == ToolSelection(given=False)
+    assert turn(tools=[]).tools == ToolSelection(given=True)
+
+
+def test_a_tool_without_parameters_takes_none_and_strict_false_is_kept() -> None:
+    tools = [{"type": "function", "function": {"name": "now", "strict": False}}]
+    assert turn(tools=tools).tools.client == (ToolSpec("now", "", {"type": "object", "properties": {}}, strict=False),)
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("none", (ToolChoice.NONE, None)),
+        ("auto", (ToolChoice.AUTO, None)),
+        ("required", (ToolChoice.REQUIRED, None)),
+        ({"type": "function", "function": {"name": "weather"}}, (ToolChoice.REQUIRED, "weather")),
+    ],
+)
+def test_tool_choice(choice: object, expected: tuple[ToolChoice, str | None]) -> None:
+    tools = turn(tools=[WEATHER], tool_choice=choice).tools
+    assert (tools.choice, tools.only) == expected
+
+
+def test_a_servers_tools_may_be_all_or_some() -> None:
+    tools = [
+        {"type": "mcp", "server_label": "files"},
+        {"type": "mcp", "server_label": "web", "allowed_tools": {"tool_names": ["get"]}, "require_approval": "never"},
+        {"type": "mcp", "server_label": "none", "allowed_tools": []},
+    ]
+    assert turn(tools=tools).tools.servers == {"files": None, "web": ("get",), "none": ()}
+
+
+# The session, the user, and how often
+
+
+def test_the_header_names_a_session_as_the_field_does() -> None:
+    assert turn({"x-session-id": "s-2"}) == turn(session_id="s-2")
+    assert turn({"x-session-id": "s-2"}, session_id="s-2").session_id == "s-2"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "wanted"),
+    [
+        ({}, {}, False),
+        ({"x-tenuto-events": "1"}, {}, True),
+        ({"x-tenuto-events": "0"}, {}, False),
+        ({"x-session-id": "s"}, {}, True),
+        ({}, {"session_id": "s"}, True),
+        ({}, {"max_tool_rounds": 0}, True),
+        ({}, {"agent_permission": "deny"}, True),
+    ],
+)
+def test_named_events_are_for_those_who_asked(headers: dict[str, str], body: dict[str, Any], wanted: bool) -> None:
+    assert turn(headers, **body).wants_events is wanted
+
+
+def test_both_names_of_a_user_narrow_the_match() -> None:
+    assert turn(user="a").user == turn(safety_identifier="a").user == "a"
+    assert turn(user="a", safety_identifier="b").user not in ("a", "b", None)
+
+
+def test_an_idempotency_key_comes_with_a_digest_of_the_whole_request() -> None:
+    key = {"idempotency-key": "k"}
+    first, same, other = turn(key), turn(key), turn(key, seed=1)
+    elsewhere = turn(key | {"x-session-id": "s"})
+    assert first.idempotency_key == "k"
+    assert first.body_digest == same.body_digest
+    assert len({first.body_digest, other.body_digest, elsewhere.body_digest}) == 3
+    assert turn().body_digest is None
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        ({"max_tokens": 5}, 5),
+        ({"max_completion_tokens": 5}, 5),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, 5),
+        ({"max_tokens": -1}, None),
+        ({}, None),
+    ],
+)
+def test_max_tokens(body: dict[str, Any], limit: int | None) -> None:
+    assert turn(**body).limits.max_tokens == limit
+
+
+def test_one_stop_string_is_a_list_of_one() -> None:
+    assert turn(stop="END").stop == ("END",)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "harmless"),
+    [
+        ("n", 2, 1),
+        ("logprobs", True, False),
+        ("top_logprobs", 3, 0),
+        ("logit_bias", {"5": 1}, {}),
+        ("presence_penalty", 0.5, 0),
+        ("frequency_penalty", -0.5, 0.0),
+        ("repetition_penalty", 1.1, 1.0),
+        ("repeat_penalty", 1.1, 1),
+        ("response_format", {"type": "json_schema", "json_schema": {}}, {"type": "text"}),
+        ("grammar", {"type": "regex", "value": "a"}, None),
+        ("functions", [{"name": "f"}], []),
+        ("function_call", "auto", None),
+        ("audio", {"voice": "x"}, None),
+        ("modalities", ["text", "audio"], ["text"]),
+        ("prediction", {"type": "content"}, None),
+        ("web_search_options", {}, None),
+        ("chat_template_kwargs", {"enable_thinking": False}, {}),
+    ],
+)
+def test_a_field_that_would_change_the_answer_is_refused_by_name(name: str, value: object, harmless: object) -> None:
+    with pytest.raises(UnsupportedParameter) as refused:
+        read({name: value})
+    assert refused.value.param == name
+    assert read({name: harmless}) == read({})
+
+
+def _message(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": "a"}, fields]}
+
+
+def _function(**fields: Any) -> dict[str, Any]:
+    return {"tools": [{"type": "function", "function": fields}]}
+
+
+def _mcp(**fields: Any) -> dict[str, Any]:
+    return {"tools": [WEATHER, {"type": "mcp", "server_label": "web"} | fields]}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": None}, "messages"),
+        (_message(content="a"), "messages[1].role"),
+        (_message(role="function", content="a"), "messages[1].role"),
+        (_message(role="user", content=5), "messages[1].content"),
+        (_message(role="user", content=[{"text": "a"}]), "messages[1].content[0].type"),
+        (_message(role="user", content=[{"type": "text"}]), "messages[1].content[0].text"),
+        (_message(role="user", content=[{"type": "text", "text": 1}]), "messages[1].content[0].text"),
+        (_message(role="user", content=[{"type": "image_url", "image_url": {}}]), "messages[1].content[0].type"),
+        (_message(role="tool", content="a"), "messages[1].tool_call_id"),
+        (_message(role="assistant", function_call={"name": "f"}), "messages[1].function_call"),
+        (_message(role="assistant", audio={"id": "a"}), "messages[1].audio"),
+        (_message(role="assistant", tool_calls=[{"id": "a"}]), "messages[1].tool_calls[0].function"),
+        (
+            _message(role="assistant", tool_calls=[{"id": "a", "function": {"name": "f", "arguments": {}}}]),
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+        ({"model": 5}, "model"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": "1"}, "temperature"),
+        ({"top_p": -0.1}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"seed": 1.5}, "seed"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": ""}, "stop[0]"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [5]}, "tools[0]"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [WEATHER, WEATHER]}, "tools[1].function.name"),
+        (_function(name="a b"), "tools[0].function.name"),
+        (_function(name="f", parameters={"type": "array"}), "tools[0].function.parameters.type"),
+        (_function(name="f", parameters=[]), "tools[0].function.parameters"),
+        (_mcp(server_label=None), "tools[1].server_label"),
+        (_mcp(server_url="http://x"), "tools[1].server_url"),
+        (_mcp(headers={"a": "b"}), "tools[1].headers"),
+        (_mcp(authorization="x"), "tools[1].authorization"),
+        (_mcp(connector_id="x"), "tools[1].connector_id"),
+        (_mcp(require_approval="always"), "tools[1].require_approval"),
+        (_mcp(allowed_tools={"read_only": True}), "tools[1].allowed_tools.read_only"),
+        (_mcp(allowed_tools=[1]), "tools[1].allowed_tools.tool_names[0]"),
+        ({"tools": [_mcp()["tools"][1]] * 2}, "tools[1].server_label"),
+        ({"tool_choice": "any"}, "tool_choice.type"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+        ({"tool_choice": "required", "tools": []}, "tool_choice"),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "x"}}, "tools": [WEATHER]},
+            "tool_choice.function.name",
+        ),
+        ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+        ({"user": 1}, "user"),
+        ({"store": "no"}, "store"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
+        ({"session_id": "a b"}, "session_id"),
+        ({"session_id": ""}, "session_id"),
+        ({"session_id": "a" * 129}, "session_id"),
+        ({"session_id": "a\n"}, "session_id"),
+        ({"session_mode": "other"}, "session_mode"),
+        ({"max_tool_rounds": -1}, "max_tool_rounds"),
+        ({"agent_permission": "yes"}, "agent_permission"),
+        ({"match": "on"}, "match"),
+        ({"n": 2, "session_id": "s"}, "n"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_and_the_field_named(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(body)
+    assert refused.value.param == param
+    assert param in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "param"),
+    [
+        ({"x-session-id": "a/b"}, "X-Session-Id"),
+        ({"x-session-id": "other"}, "session_id"),
+        ({"idempotency-key": ""}, "Idempotency-Key"),
+        ({"idempotency-key": "k" * 256}, "Idempotency-Key"),
+    ],
+)
+def test_a_wrong_header_is_refused(headers: dict[str, str], param: str) -> None:
+    body = {"session_id": "one"} if param == "session_id" else {}
+    with pytest.raises(InvalidRequest) as refused:
+        read(body, headers)
+    assert refused.value.param == param
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+_FIELDS = ["messages", "tools", "tool_choice", "stop", "stream_options", "session_id", "seed", "n", "modalities"]
+
+
+@given(st.dictionaries(st.sampled_from(_FIELDS), _JSON))
+def test_no_body_breaks_the_reader(body: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidRequest):
+        assert read(body).turn.items

@@ -1,0 +1,7 @@
+"""Connections to MCP servers: each in a task of its own, started again after a crash, no burden to the others."""
+
+from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.host import Host
+from tenuto.tools.host.server import McpServer, ServerState, Status
+
+__all__ = ["ClientCallbacks", "Host", "McpServer", "ServerState", "Status"]

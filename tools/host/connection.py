@@ -1,0 +1,176 @@
+"""One live connection to an MCP server: made anew for each start, owned by the task that opened it."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import anyio
+from mcp import Client
+from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage, ListRootsFnT, SamplingFnT
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitRequestParams,
+    ElicitResult,
+    ErrorData,
+    Implementation,
+    ListRootsResult,
+    SamplingCapability,
+    SamplingToolsCapability,
+    ToolListChangedNotification,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from tenuto import __version__
+from tenuto.tools.host.callbacks import Asking, ClientCallbacks, Elicitation, Roots, Sampling
+from tenuto.tools.host.results import to_tool
+from tenuto.tools.host.transport import Transport
+from tenuto.tools.spec import CallContext, Tool
+
+Mode = Literal["auto", "legacy"]
+
+MAX_PAGES = 100
+MAX_TOOLS = 2000
+_LISTEN_AGAIN_S = 5.0
+
+
+class Connection:
+    """A client that has shaken hands. Any task may call `client`; the owner alone opens and leaves."""
+
+    def __init__(self, client: Client, transport: Transport) -> None:
+        self.client = client
+        self._transport = transport
+        self._changed = anyio.Event()
+
+    @property
+    def protocol(self) -> str:
+        """The protocol version that was agreed on."""
+        return self.client.protocol_version
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be called any more, though the owner may not have noticed yet."""
+        return self._transport.ended.is_set()
+
+    @property
+    def modern(self) -> bool:
+        """Whether the server speaks the protocol without a handshake."""
+        return self.protocol in MODERN_PROTOCOL_VERSIONS
+
+    async def list_tools(self) -> list[Tool]:
+        """All tools, page by page. A listing without an end is cut."""
+        tools: list[Tool] = []
+        if self.client.server_capabilities.tools is None:
+            return tools
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self.client.list_tools(cursor=cursor)
+            tools += [to_tool(tool) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None or len(tools) > MAX_TOOLS:
+                break
+        return tools[:MAX_TOOLS]
+
+    async def changed(self) -> None:
+        """Wait until the server says that its tools have changed; changes since the last wait count as one."""
+        await self._changed.wait()
+        self._changed = anyio.Event()
+
+    async def listen(self) -> None:
+        """Hear of changes where the server tells them only to who listens. Returns at once where it does not."""
+        capability = self.client.server_capabilities.tools
+        if not self.modern or capability is None or not capability.list_changed:
+            return
+        while True:
+            try:
+                async with self.client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self._changed.set()
+            except ListenNotSupportedError:
+                return
+            except (SubscriptionLost, MCPError, TimeoutError):
+                pass
+            await anyio.sleep(_LISTEN_AGAIN_S)
+            self._changed.set()  # nobody knows what was missed
+
+    async def take(self, message: IncomingMessage) -> None:
+        """Hear of changes where the server tells them unasked."""
+        if isinstance(message, ToolListChangedNotification):
+            self._changed.set()
+
+
+@asynccontextmanager
+async def connect(
+    name: str,
+    transport: Transport,
+    mode: Mode,
+    callbacks: ClientCallbacks | None,
+    calls: dict[str, CallContext],
+) -> AsyncGenerator[Connection, None]:
+    """Open a connection; entered and left in one task. `calls` are those in flight, shared with whoever makes them."""
+    box: list[Connection] = []
+
+    def asking() -> Asking:
+        return Asking(name, tuple(calls.values()))
+
+    async def take(message: IncomingMessage) -> None:
+        # What comes before the handshake is done is followed by a listing anyway.
+        for connection in box:
+            await connection.take(message)
+
+    client = Client(
+        transport.open(),
+        mode=mode,
+        cache=None,
+        client_info=Implementation(name="tenuto", version=__version__),
+        message_handler=take,
+        sampling_callback=_sampling(asking, callbacks.sampling if callbacks else None),
+        sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()),
+        elicitation_callback=_elicitation(asking, callbacks.elicitation if callbacks else None),
+        list_roots_callback=_roots(asking, callbacks.roots if callbacks else None),
+    )
+    async with client:
+        box.append(Connection(client, transport))
+        yield box[0]
+
+
+# The SDK calls its callbacks with a context that tells less than ours; its protocols name both arguments.
+
+
+def _sampling(asking: Callable[[], Asking], ours: Sampling | None) -> SamplingFnT | None:
+    if ours is None:
+        return None
+
+    async def answer(
+        context: ClientRequestContext,  # noqa: ARG001
+        params: CreateMessageRequestParams,
+    ) -> CreateMessageResult | CreateMessageResultWithTools | ErrorData:
+        return await ours(asking(), params)
+
+    return answer
+
+
+def _elicitation(asking: Callable[[], Asking], ours: Elicitation | None) -> ElicitationFnT | None:
+    if ours is None:
+        return None
+
+    async def answer(
+        context: ClientRequestContext,  # noqa: ARG001
+        params: ElicitRequestParams,
+    ) -> ElicitResult | ErrorData:
+        return await ours(asking(), params)
+
+    return answer
+
+
+def _roots(asking: Callable[[], Asking], ours: Roots | None) -> ListRootsFnT | None:
+    if ours is None:
+        return None
+
+    async def answer(context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG001
+        return await ours(asking())
+
+    return answer

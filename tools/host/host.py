@@ -1,0 +1,59 @@
+"""All configured MCP servers, started at once, each supervised in a task of its own."""
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.results import MAX_TEXT_CHARACTERS
+from tenuto.tools.host.server import McpServer, ServerState
+from tenuto.tools.mcp_config import ServerConfig
+
+
+class Host:
+    """Runs servers for as long as `async with` lasts; entered and left in one task, like the task group inside.
+
+    Entering waits for no server. `on_change` is called in the event loop whenever a server's state or tools changed;
+    it must not block.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[ServerConfig],
+        callbacks: ClientCallbacks | None = None,
+        on_change: Callable[[], None] | None = None,
+        max_text: int = MAX_TEXT_CHARACTERS,
+    ) -> None:
+        self.servers = tuple(McpServer(config, callbacks, on_change, max_text) for config in configs)
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def states(self) -> list[ServerState]:
+        """Where each server stands, in their order."""
+        return [server.state for server in self.servers]
+
+    async def settled(self, timeout_s: float) -> bool:
+        """Wait until each server's first start has succeeded or failed; false where the time was not enough."""
+        with anyio.move_on_after(timeout_s) as scope:
+            for server in self.servers:
+                await server.settled()
+        return not scope.cancelled_caught
+
+    async def __aenter__(self) -> Self:
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        for server in self.servers:
+            tasks.start_soon(server.run)
+        self._tasks = tasks
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all servers. What the block raised goes on as it is, not in a group: no server can have caused it."""
+        assert self._tasks is not None
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)

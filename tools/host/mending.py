@@ -1,0 +1,49 @@
+"""Makes a server's tool listing one that the SDK takes: a single malformed tool would cost all the others."""
+
+import logging
+from typing import Any
+
+from mcp_types import ListToolsResult
+from mcp_types.methods import validate_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pydantic import ValidationError
+
+_ESSENTIAL = ("name", "description", "inputSchema")
+
+_logger = logging.getLogger(__name__)
+
+
+def mend_listing(result: dict[str, Any]) -> None:
+    """Mend a result in place if it is one of tools/list; no other result has `tools` at its top.
+
+    A tool that does not fit is tried without what is not essential, and with the type that its schema must have;
+    where that does not help it is left out and named in the log.
+    """
+    tools = result.get("tools")
+    if not isinstance(tools, list) or _fits(result):
+        return
+    mended = [_mended(result, tool) for tool in tools]
+    result["tools"] = [tool for tool in mended if tool is not None]
+
+
+def _mended(result: dict[str, Any], tool: Any) -> dict[str, Any] | None:
+    if isinstance(tool, dict):
+        schema = tool.get("inputSchema")
+        typed = {**tool, "inputSchema": {"type": "object", **(schema if isinstance(schema, dict) else {})}}
+        bare = {key: typed[key] for key in _ESSENTIAL if key in typed}
+        for candidate in (tool, typed, bare):
+            if _fits({**result, "tools": [candidate]}):
+                return candidate
+    name = tool.get("name") if isinstance(tool, dict) else tool
+    _logger.warning("a malformed tool is left out of a listing: %.100r", name)
+    return None
+
+
+def _fits(result: dict[str, Any]) -> bool:
+    version = LATEST_MODERN_VERSION if "resultType" in result else LATEST_HANDSHAKE_VERSION
+    try:
+        validate_server_result("tools/list", version, result)
+        ListToolsResult.model_validate(result, by_name=False)
+    except ValidationError:
+        return False
+    return True

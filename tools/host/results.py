@@ -1,0 +1,94 @@
+"""A server's tool and its result in our words. What is no text is named, not carried; sizes are bounded."""
+
+import json
+from typing import Any
+
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from mcp_types import Tool as McpTool
+
+from tenuto.sessions.items import ToolSpec
+from tenuto.tools.spec import Annotations, Tool, ToolResult
+
+MAX_TEXT_CHARACTERS = 2**20
+
+
+def to_tool(tool: McpTool) -> Tool:
+    """A listed tool. Hints that are absent have the meaning that MCP gives to their absence."""
+    hints = tool.annotations
+    annotations = Annotations()
+    if hints is not None:
+        annotations = Annotations(
+            title=hints.title,
+            read_only=bool(hints.read_only_hint),
+            idempotent=bool(hints.idempotent_hint),
+            destructive=hints.destructive_hint is not False,
+            open_world=hints.open_world_hint is not False,
+        )
+    spec = ToolSpec(tool.name, tool.description or tool.title or "", tool.input_schema)
+    return Tool(spec, annotations, tool.output_schema)
+
+
+def to_result(result: CallToolResult, limit: int = MAX_TEXT_CHARACTERS) -> ToolResult:
+    """A call's result. `limit` bounds the text, and the structured content by its JSON text."""
+    text = "\n".join(_content_text(block) for block in result.content)
+    structured = result.structured_content
+    if structured is not None:
+        as_json = json.dumps(structured, ensure_ascii=False)
+        text = text or as_json
+        structured = structured if len(as_json) <= limit else None
+    if result.is_error:
+        text = _error_text(text)
+    return ToolResult(shortened(text, limit), is_error=result.is_error, structured=structured)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, or its head and tail with the number of characters between them that are left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit - limit // 2, limit // 2
+    return f"{text[:head]}\n[{len(text) - head - tail} characters omitted]\n{text[len(text) - tail :]}"
+
+
+def _error_text(text: str) -> str:
+    """Make sure that the model sees a failure: it reads the text alone."""
+    if text.lstrip().lower().startswith(("error", '{"error"')):
+        return text
+    return f"Error: {text or 'the tool failed and said nothing'}"
+
+
+def _content_text(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case ImageContent():
+            return f"[image: {block.mime_type}, {_decoded_bytes(block.data)} bytes]"
+        case AudioContent():
+            return f"[audio: {block.mime_type}, {_decoded_bytes(block.data)} bytes]"
+        case ResourceLink():
+            size = "" if block.size is None else f", {block.size} bytes"
+            return f"[resource: {block.uri}, {block.mime_type or 'type unknown'}{size}]"
+        case EmbeddedResource(resource=TextResourceContents() as resource):
+            # Servers answer "read this file" so: without the text the model would have nothing.
+            return f"[resource: {resource.uri}]\n{resource.text}"
+        case EmbeddedResource(resource=BlobResourceContents() as resource):
+            size = f"{_decoded_bytes(resource.blob)} bytes"
+            return f"[resource: {resource.uri}, {resource.mime_type or 'type unknown'}, {size}]"
+    return _unknown(block)
+
+
+def _unknown(block: Any) -> str:
+    return f"[content of the kind {type(block).__name__}]"
+
+
+def _decoded_bytes(base64_text: str) -> int:
+    return len(base64_text) * 3 // 4 - base64_text[-2:].count("=")

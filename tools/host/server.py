@@ -1,0 +1,288 @@
+"""An MCP server as a source of tools: its supervisor keeps a connection alive, and calls use whichever is there."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import anyio
+from mcp import MCPError
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from tenuto.errors import ToolFailed
+from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.connection import Connection, Mode, connect
+from tenuto.tools.host.results import MAX_TEXT_CHARACTERS, to_result
+from tenuto.tools.host.stderr_tail import StderrTail
+from tenuto.tools.host.stdio import StdioTransport
+from tenuto.tools.host.transport import HttpTransport, Transport
+from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
+from tenuto.tools.spec import CallContext, Tool, ToolResult
+
+FIRST_DELAY_S = 0.5
+MAX_DELAY_S = 30.0
+STEADY_S = 10.0
+"""A connection that lasted so long was a good one: after its end the delays begin anew."""
+PATIENCE_S = 2.0
+"""A call waits for a server that is tried again within this time, and fails at once otherwise."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Status(StrEnum):
+    """Where a server stands."""
+
+    DISABLED = "disabled"
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"
+    """Its last start or connection failed; it is tried again after a while."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server for people to read. `reason` says why it is not ready; `restarts` counts starts after the first."""
+
+    name: str
+    status: Status
+    reason: str = ""
+    protocol: str | None = None
+    tools: int = 0
+    restarts: int = 0
+
+
+class _Lost(Exception):
+    """The connection has ended by itself."""
+
+
+class McpServer:
+    """One configured server; a `ToolServer`. `run` supervises it, in a task of its own. Event-loop thread only."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        callbacks: ClientCallbacks | None = None,
+        on_change: Callable[[], None] | None = None,
+        max_text: int = MAX_TEXT_CHARACTERS,
+    ) -> None:
+        self.config = config
+        self._callbacks, self._max_text = callbacks, max_text
+        self._on_change = on_change or (lambda: None)
+        self._tail = StderrTail()
+        self._connection: Connection | None = None
+        self._tools: list[Tool] = []
+        self._calls: dict[str, CallContext] = {}
+        self._mode: Mode = "auto"
+        self._ended_early = False
+        self._delay_s = 0.0
+        self._try_at = 0.0
+        self._moved = anyio.Event()
+        self._state = ServerState(self.name, Status.DISABLED if config.disabled else Status.STARTING)
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.config.name
+
+    @property
+    def state(self) -> ServerState:
+        """Where it stands now."""
+        return self._state
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines that it wrote to stderr, over all restarts. For the operator alone: they may hold secrets."""
+        return self._tail.lines
+
+    async def list(self) -> list[Tool]:
+        """Its tools; none while it is not ready."""
+        return list(self._tools)
+
+    async def settled(self) -> None:
+        """Wait until its first start has succeeded or failed. The start has a deadline, and so has this."""
+        while self._state.status is Status.STARTING and self._state.restarts == 0:
+            await self._moved.wait()
+
+    async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
+        """Call a tool within `timeout_s`, which counts a short wait for a server that is being started.
+
+        Cancelling it cancels the call at the server.
+
+        Raises:
+            ToolFailed: not connected (nothing has run), or the connection or the time ended (it may have run).
+        """
+        connection: Connection | None = None
+        seconds = f"{self.config.timeout_s:g} s"
+        try:
+            with anyio.fail_after(self.config.timeout_s):
+                connection = await self._connected()
+                return await self._call(connection, name, arguments, context)
+        except TimeoutError as exc:
+            if connection is None:
+                raise ToolFailed(f"{self.name} was not ready within {seconds}", may_have_run=False) from exc
+            message = f"{self.name} did not answer {name} within {seconds}; the call may have had an effect"
+            raise ToolFailed(message, may_have_run=True) from exc
+
+    async def run(self) -> None:
+        """Keep a connection until cancelled, starting again after each end. Never raises for what a server does."""
+        if self.config.disabled:
+            return
+        try:
+            while True:
+                await anyio.sleep_until(self._try_at)
+                self._move(replace(self._state, status=Status.STARTING, protocol=None))
+                began = anyio.current_time()
+                try:
+                    await self._connect_once()
+                # Whatever a foreign program makes the SDK raise ends here: the other servers share our task group.
+                except Exception as exc:
+                    if not self._falls_back(exc):
+                        self._failed(exc, anyio.current_time() - began)
+        finally:
+            self._move(replace(self._state, status=Status.STOPPED, reason="the runtime is stopping", tools=0))
+
+    async def _connect_once(self) -> None:
+        """Connect, list, and stay until the connection ends. Always raises."""
+        transport = self._transport()
+        deadline = anyio.current_time() + self.config.start_timeout_s
+        try:
+            # One scope around all: scopes nest, so the deadline is lifted instead of the scope left.
+            with anyio.CancelScope(deadline=deadline) as scope:
+                async with connect(self.name, transport, self._mode, self._callbacks, self._calls) as connection:
+                    tools = await connection.list_tools()
+                    scope.deadline = float("inf")
+                    await self._serve(connection, tools, transport)
+            raise TimeoutError(f"it was not ready within {self.config.start_timeout_s:g} s")
+        finally:
+            self._ended_early = self._connection is None and transport.ended.is_set()
+            self._connection, self._tools = None, []
+
+    async def _serve(self, connection: Connection, tools: Sequence[Tool], transport: Transport) -> None:
+        self._mode = "auto" if connection.modern else "legacy"
+        self._connection, self._tools = connection, [*tools]
+        ready = replace(self._state, status=Status.READY, reason="", protocol=connection.protocol, tools=len(tools))
+        self._move(ready)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._follow, connection)
+            tasks.start_soon(connection.listen)
+            await transport.ended.wait()
+            tasks.cancel_scope.cancel()
+        raise _Lost(transport.ending)
+
+    async def _follow(self, connection: Connection) -> None:
+        """List again after each change; a listing that fails leaves the last one."""
+        while True:
+            await connection.changed()
+            try:
+                with anyio.fail_after(self.config.start_timeout_s):
+                    self._tools = await connection.list_tools()
+            except (MCPError, ValidationError, TimeoutError) as exc:
+                _logger.warning("the MCP server %s could not list its tools again: %s", self.name, exc)
+            else:
+                self._move(replace(self._state, tools=len(self._tools)))
+
+    def _transport(self) -> Transport:
+        match self.config.target:
+            case StdioTarget() as target:
+                return StdioTransport(target, self._tail)
+            case HttpTarget() as target:
+                return HttpTransport(target, read_timeout_s=self.config.timeout_s)
+
+    def _falls_back(self, exc: Exception) -> bool:
+        """Whether a failed start is to be tried again at once, by the older protocol.
+
+        Some servers exit on the first message of the newer one. A server that was started by the older protocol and
+        fails gets the newer one at its next try: it may have been replaced.
+        """
+        if self._mode == "auto" and self._ended_early:
+            _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, _reason(exc))
+            self._mode = "legacy"
+            return True
+        if self._state.status is Status.STARTING:
+            self._mode = "auto"
+        return False
+
+    def _failed(self, exc: Exception, lasted_s: float) -> None:
+        reason = _reason(exc)
+        if self._state.status is Status.READY and lasted_s >= STEADY_S:
+            self._delay_s = 0.0
+        self._try_at = anyio.current_time() + self._delay_s
+        # A server that stays away with one reason is told of once.
+        level = logging.DEBUG if reason == self._state.reason else logging.WARNING
+        _logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, reason, self._delay_s)
+        for line in self._tail.lines[-5:]:
+            _logger.log(level, "the MCP server %s wrote: %s", self.name, line)
+        self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
+        self._move(
+            replace(self._state, status=Status.WAITING, reason=reason, tools=0, restarts=self._state.restarts + 1)
+        )
+
+    def _move(self, state: ServerState) -> None:
+        """Take a state and wake who waits for one."""
+        self._state = state
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
+        self._on_change()
+
+    async def _connected(self) -> Connection:
+        """The live connection; waits for one that is near."""
+        while self._connection is None or self._connection.ended:
+            status = self._state.status
+            near = status is Status.WAITING and self._try_at - anyio.current_time() <= PATIENCE_S
+            if status not in (Status.STARTING, Status.READY) and not near:
+                reason = self._state.reason or status.value
+                raise ToolFailed(f"the MCP server {self.name} is not connected: {reason}", may_have_run=False)
+            await self._moved.wait()
+        return self._connection
+
+    async def _call(
+        self, connection: Connection, name: str, arguments: dict[str, Any], context: CallContext
+    ) -> ToolResult:
+        self._calls[context.call] = context
+        try:
+            result = await connection.client.call_tool(name, arguments, progress_callback=_progress(context))
+            return to_result(result, self._max_text)
+        except MCPError as exc:
+            if exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT) or self._connection is not connection:
+                raise self._lost(name) from exc
+            return ToolResult(f"Error: {exc.message}", is_error=True)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
+            raise self._lost(name) from exc
+        except (RuntimeError, ValidationError) as exc:
+            if self._connection is not connection:
+                raise self._lost(name) from exc
+            _logger.warning(
+                "the MCP server %s answered %s with what it did not declare: %s", self.name, name, _reason(exc)
+            )
+            first_line = str(exc).partition("\n")[0][:300]
+            text = f"Error: {name} ran, but its answer is not what it declares: {first_line}"
+            return ToolResult(text, is_error=True)
+        finally:
+            self._calls.pop(context.call, None)
+
+    def _lost(self, name: str) -> ToolFailed:
+        message = f"the connection to {self.name} ended during the call of {name}; it may have had an effect"
+        return ToolFailed(message, may_have_run=True)
+
+
+def _progress(context: CallContext) -> ProgressFnT | None:
+    told = context.progress
+    if told is None:
+        return None
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        await told(progress, total, message)
+
+    return tell
+
+
+def _reason(exc: BaseException) -> str:
+    """The innermost cause in words: the SDK's failures come wrapped in groups."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    text = str(exc) or type(exc).__name__
+    return text if len(text) <= 300 else f"{text[:300]} ..."

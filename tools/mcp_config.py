@@ -1,0 +1,198 @@
+"""The `mcpServers` file that Claude Desktop, Cursor and llama-server read, with a few keys of ours beside theirs.
+
+Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
+`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tenuto.errors import ConfigurationError
+from tenuto.tools.approvals import Permission, Rules
+from tenuto.tools.names import sanitised
+
+_logger = logging.getLogger(__name__)
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_OTHERS_KEYS = frozenset({"type", "transport", "description", "autoApprove", "alwaysAllow", "timeout", "icon"})
+"""Keys that other programs read in the same file; they mean nothing to us."""
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+@dataclass(frozen=True, slots=True)
+class StdioTarget:
+    """A program to start. Its environment may hold secrets, so it is not shown."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """A server to reach over streamable HTTP. Its headers may hold secrets, so they are not shown."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One MCP server. `name` is its label in the file with anything but [a-zA-Z0-9_-] replaced.
+
+    `permission` is looked up by the server's own tool names. `start_timeout_s` covers the connection and the first
+    listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time.
+    """
+
+    name: str
+    target: StdioTarget | HttpTarget
+    permission: Rules = field(default_factory=Rules)
+    timeout_s: float = 120.0
+    start_timeout_s: float = 60.0
+    max_concurrency: int = 8
+    disabled: bool = False
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    command: str | None = Field(None, min_length=1)
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    permission: Permission | dict[str, Permission] | None = None
+    timeout_s: Seconds = 120.0
+    start_timeout_s: Seconds = 60.0
+    max_concurrency: int = Field(8, ge=1, le=1024)
+    disabled: bool = False
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    mcp_servers: dict[str, dict[str, Any]] = Field(alias="mcpServers")
+
+
+def read_mcp_config(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[ServerConfig, ...]:
+    """Read the file; servers stand in its order.
+
+    Raises:
+        ConfigurationError: it cannot be read or is not valid; the text names file, server and field.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigurationError(f"{path}: cannot be read: {exc}") from exc
+    return parse_mcp_config(text, str(path), environ)
+
+
+def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.environ) -> tuple[ServerConfig, ...]:
+    """Read the text of such a file. `source` names it in errors.
+
+    Raises:
+        ConfigurationError: as `read_mcp_config`.
+    """
+    try:
+        file = _File.model_validate(json.loads(text))
+    except json.JSONDecodeError as exc:
+        raise ConfigurationError(f"{source}: not JSON: {exc}") from exc
+    except ValidationError as exc:
+        raise ConfigurationError(f"{source}: {_first_problem(exc)}") from exc
+    configs: dict[str, ServerConfig] = {}
+    for label, raw in file.mcp_servers.items():
+        config = _Reading(f"{source}: server {label!r}", environ).server(label, raw)
+        if config.name in configs:
+            raise ConfigurationError(f"{source}: server {label!r}: another server is called {config.name!r} already")
+        configs[config.name] = config
+    return tuple(configs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads one entry; `place` begins every error."""
+
+    place: str
+    environ: Mapping[str, str]
+
+    def server(self, label: str, raw: dict[str, Any]) -> ServerConfig:
+        name = sanitised(label)
+        if not label or len(name) > 48:
+            self._refuse("a server's name has 1 to 48 characters")
+        try:
+            entry = _Entry.model_validate(raw)
+        except ValidationError as exc:
+            self._refuse(_first_problem(exc))
+        unknown = sorted(set(entry.model_extra or {}) - _OTHERS_KEYS)
+        if unknown:
+            _logger.warning("%s: unknown keys are ignored: %s", self.place, ", ".join(unknown))
+        return ServerConfig(
+            name=name,
+            target=self._target(entry),
+            permission=_rules(entry.permission),
+            timeout_s=entry.timeout_s,
+            start_timeout_s=entry.start_timeout_s,
+            max_concurrency=entry.max_concurrency,
+            disabled=entry.disabled,
+        )
+
+    def _target(self, entry: _Entry) -> StdioTarget | HttpTarget:
+        """A disabled entry is taken as it is written: its variables need not be set."""
+        if (entry.command is None) == (entry.url is None):
+            self._refuse("give either 'command' or 'url'")
+        expand = (lambda _field, value: value) if entry.disabled else self._expand
+        if entry.url is not None:
+            headers = {name: expand(f"headers.{name}", value) for name, value in entry.headers.items()}
+            url = expand("url", entry.url)
+            if not url.startswith(("http://", "https://")):
+                self._refuse("url: it does not begin with http:// or https://")
+            return HttpTarget(url, headers)
+        assert entry.command is not None
+        return StdioTarget(
+            command=expand("command", entry.command),
+            args=tuple(expand(f"args.{index}", value) for index, value in enumerate(entry.args)),
+            env={name: expand(f"env.{name}", value) for name, value in entry.env.items()},
+            cwd=None if entry.cwd is None else expand("cwd", entry.cwd),
+        )
+
+    def _expand(self, field_name: str, value: str) -> str:
+        """Replace `${NAME}`, `${env:NAME}` and `${NAME:-default}`, and a leading `~` by the home directory."""
+
+        def replaced(found: re.Match[str]) -> str:
+            name, default = found[1], found[2]
+            if name in self.environ:
+                return self.environ[name]
+            if default is None:
+                self._refuse(f"{field_name}: the environment variable {name} is not set")
+            return default
+
+        if value == "~" or value.startswith("~/"):
+            value = self.environ.get("HOME", str(Path("~").expanduser())) + value[1:]
+        return _VARIABLE.sub(replaced, value)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise ConfigurationError(f"{self.place}: {problem}")
+
+
+def _rules(permission: Permission | dict[str, Permission] | None) -> Rules:
+    if permission is None:
+        return Rules()
+    return Rules.all(permission) if isinstance(permission, Permission) else Rules(tuple(permission.items()))
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The first problem in words, without the value: it may be a secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(step) for step in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
