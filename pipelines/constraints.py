@@ -221,7 +221,9 @@ def _json_rule(schema: JsonObject) -> str:
 
 
 def _lark(start: str, rules: Sequence[str]) -> str:
-    return "\n".join(["%llguidance {}", f"start: {start}", *rules, ""])
+    # Where only one text may follow, llguidance would allow one way to spell it, which is not always the model's own:
+    # a macro may reach beyond the text that is certain.
+    return "\n".join(['%llguidance {"no_forcing": true}', f"start: {start}", *rules, ""])
 
 
 def _first_line(error: str) -> str:

@@ -197,6 +197,10 @@ class Directory:
             changes += [*whole(session), *(PutNote(session.uid, key, text) for key, text in notes.items())]
             await self._add(session, changes)
 
+    def discard(self, session: Session) -> None:
+        """Let a session go from memory, because what is there is ahead of what is kept; the store's is loaded next."""
+        self._forget(session)
+
     async def expire(self) -> Sequence[str]:
         """Delete the sessions whose time is over, and let idle ones go from memory; the deleted sessions' uids."""
         now = self._clock()

@@ -73,8 +73,8 @@ def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
     same, reason = _divergence(mine, theirs)
     keep = mine[same].start if same < len(mine) else len(session)
     new = given[theirs[same].start :] if same < len(theirs) else []
-    keep, new = _replace_stand_ins(session, keep, new)
     _check_results(session[:keep], new, outstanding_only=False)
+    keep, new = _replace_stand_ins(session, keep, new)
     return Splice(keep, tuple(new), reason)
 
 

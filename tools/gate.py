@@ -23,7 +23,17 @@ class Gate:
         Raises:
             ToolFailed: the queue is full, or no place came free before the deadline; nothing has run.
         """
-        if self._places.value == 0 and self._waiting >= self._max_waiting:
+        try:
+            self._places.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._wait(deadline)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    async def _wait(self, deadline: float) -> None:
+        if self._waiting >= self._max_waiting:
             raise self._busy(f"{self._waiting} more wait")
         self._waiting += 1
         try:
@@ -33,10 +43,6 @@ class Gate:
             self._waiting -= 1
         if scope.cancelled_caught:
             raise self._busy("none has ended in time")
-        try:
-            yield
-        finally:
-            self._places.release()
 
     def _busy(self, detail: str) -> ToolFailed:
         return ToolFailed(f"{self._name} is busy: {self._limit} calls of it run and {detail}", may_have_run=False)

@@ -168,6 +168,10 @@ class LlamaBackend:
         self._length(slot)
         self._context.load(self._streams[slot], np.frombuffer(snapshot.data, np.uint8), snapshot.tokens)
 
+    def passes(self, slots: Sequence[int]) -> int:
+        """Count the passes over the weights that a step of one token for each of these slots takes now."""
+        return packing.passes([self._stream(slot) for slot in slots])
+
     def close(self) -> None:
         """Free the cache; the weights go with the last who holds the model."""
         self._context.close()

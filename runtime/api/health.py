@@ -7,8 +7,10 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.loop.runner import ModelProgress, Runner
-from tenuto.runtime.metrics import Metrics
+from tenuto.runtime.engine.engine import EngineState
+from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.metrics import Metrics, ModelGauges
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +24,37 @@ class HealthApi:
     async def health(self, request: Request) -> Response:
         """503 when a model's engine has died, or has work and has made no step for `stall_s`."""
         del request
-        stuck = [each.model for each in self.runner.progress() if self._is_stuck(each)]
+        stuck = [model for model, state in self.runner.engines().items() if is_stuck(state, self.stall_s)]
         return _status("stalled", stuck) if stuck else _status("ok")
 
     async def ready(self, request: Request) -> Response:
         """503 unless every model can take requests."""
         del request
-        models = self.runner.progress()
-        return _status("ready") if models and all(each.alive for each in models) else _status("not_ready", [])
+        dead = [model for model, state in self.runner.engines().items() if not state.alive]
+        return _status("not_ready", dead) if dead else _status("ready")
 
     async def figures(self, request: Request) -> Response:
         """The metrics, for Prometheus."""
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
-    def _is_stuck(self, model: ModelProgress) -> bool:
-        has_work = model.running > 0 or model.waiting > 0
-        return not model.alive or (has_work and model.seconds_since_step > self.stall_s)
+
+def is_stuck(state: EngineState, stall_s: float) -> bool:
+    """Whether an engine does nothing though it should. Its thread being alive is not enough."""
+    return not state.alive or state.seconds_since_step > stall_s
+
+
+def gauges(runner: Runner) -> list[ModelGauges]:
+    """How the engines stand, for a scrape."""
+    return [
+        ModelGauges(
+            model,
+            {name.value: count for name, count in state.sequences.items()},
+            {name.value: count for name, count in state.cache_bytes.items()},
+            state.sequences.get(State.WAITING, 0),
+        )
+        for model, state in runner.engines().items()
+    ]
 
 
 def _status(status: str, models: Iterable[str] | None = None) -> Response:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp
 from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.auth import Authentication, Keys
 from tenuto.runtime.api.errors import Endpoint, openai_errors
-from tenuto.runtime.api.health import HealthApi
+from tenuto.runtime.api.health import HealthApi, gauges
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.openai_chat import ChatCompletions
 from tenuto.runtime.api.runs import RunsApi
@@ -39,7 +40,8 @@ class ApiSettings:
 
 
 def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Route]:
-    """All routes of the HTTP API, but for /mcp."""
+    """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
+    metrics.watch(partial(gauges, runner))
     chat = ChatCompletions(runner, settings.default_temperature, settings.keep_alive_s)
     runs = RunsApi(runner, settings.keep_alive_s)
     sessions = SessionsApi(runner)

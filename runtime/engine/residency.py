@@ -22,7 +22,7 @@ WORTH_SHARING = 16
 class HostCopy:
     """A cache in host memory, and the tokens that it is the cache of."""
 
-    tokens: tuple[int, ...]
+    tokens: list[int]
     snapshot: Snapshot
 
 
@@ -156,7 +156,7 @@ class CacheResidency:
 
     def _keep_copy(self, victim: Sequence, snapshot: Snapshot) -> None:
         if self._make_host_room(snapshot.nbytes):
-            self._host[victim.id] = HostCopy(tuple(victim.tokens[: victim.cached]), snapshot)
+            self._host[victim.id] = HostCopy(victim.tokens[: victim.cached], snapshot)
             self._host_bytes += snapshot.nbytes
             self.host_peak_bytes = max(self.host_peak_bytes, self._host_bytes)
 

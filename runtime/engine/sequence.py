@@ -3,7 +3,6 @@
 Everything that changes a sequence's state goes through `Sequence.on`; the diagram in docs/ is made from the table.
 """
 
-from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -110,7 +109,7 @@ class Sequence:
         return len(self.tokens) - self.cached
 
 
-def common_prefix(left: Tokens[int], right: Tokens[int]) -> int:
+def common_prefix(left: list[int], right: list[int]) -> int:
     """How many tokens two streams have in common from the start."""
     end = min(len(left), len(right))
     if left[:end] == right[:end]:

@@ -131,10 +131,10 @@ class Worker:
 
     def _submit(self, command: Submit) -> None:
         sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence))
-        common = common_prefix(sequence.tokens[: sequence.had], command.tokens)
-        self.residency.keep(sequence, common)
-        sequence.had = common
-        sequence.tokens = list(command.tokens)
+        tokens = list(command.tokens)
+        sequence.had = common_prefix(sequence.tokens[: sequence.had], tokens)
+        self.residency.keep(sequence, sequence.had)
+        sequence.tokens = tokens
         self._open(sequence, command.round)
 
     def _resume(self, command: Resume) -> None:

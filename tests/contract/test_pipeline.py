@@ -333,6 +333,7 @@ def test_a_broken_snapshot_is_refused_and_leaves_the_slot_empty(backend: Backend
         assert backend.snapshot(1).tokens == 0
     with pytest.raises(Exception, match="fit"):
         backend.restore(1, Snapshot(snapshot.tokens - 1, snapshot.nbytes, snapshot.data))
+    backend.release(0)
     assert_same(alone(backend, prompts[0]), generate(backend, Stream(1, feed=list(prompts[0])), 10))
 
 

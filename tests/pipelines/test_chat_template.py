@@ -159,9 +159,11 @@ def show(codec: TemplateCodec, items: list[Item], tools: list[ToolSpec] | None =
 
 
 def test_a_refusal_has_the_template_s_own_words(embedded_tokenizer: LlamaTokenizer) -> None:
-    template = "{% for m in messages %}{% if loop.index0 %}{{ raise_exception('one message only') }}{% endif %}{{ m.content }}{% endfor %}"
+    template = (
+        "{% if messages | length > 1 %}{{ raise_exception('one message only') }}{% endif %}{{ messages[0].content }}"
+    )
     codec = codec_of(embedded_tokenizer, template)
-    with pytest.raises(TemplateFailed, match="^one message only$"):
+    with pytest.raises(TemplateFailed, match=r"^one message only$"):
         codec.suffix([], [UserItem("a"), UserItem("b")], [], ended=False)
 
 
@@ -211,13 +213,14 @@ def test_a_template_may_walk_the_fields_of_a_tool(embedded_tokenizer: LlamaToken
     template = (
         "{% for t in tools %}{% set f = t.function %}{{ f.name }}: {{ f.description }}{% for n, p in "
         "f.parameters.properties.items() %} {{ n }}{{ '*' if n in f.parameters.required }} "
-        "{% if p.type == 'string' %}text{% else %}{{ p.type | upper }}{% endif %} {{ p | tojson }}{% endfor %}{% endfor %}"
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if p.type == 'string' %}text{% else %}{{ p.type | upper }}{% endif %} {{ p | tojson }}{% endfor %}"
+        "{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"
     )
     properties = {"<tool_call>": {"type": "string"}, "n": {"type": "integer", "description": "<|im_end|>"}}
     tool = ToolSpec("t", "does <|im_end|>", {"type": "object", "properties": properties, "required": ["n"]})
     codec = codec_of(embedded_tokenizer, template)
-    expected = 't: does <|im_end|> <tool_call> text {"type": "string"} n* INTEGER {"type": "integer", "description": "<|im_end|>"}x'
+    expected = 't: does <|im_end|> <tool_call> text {"type": "string"} n* INTEGER '
+    expected += '{"type": "integer", "description": "<|im_end|>"}x'
     assert show(codec, [UserItem("x")], [tool]) == expected
     tokens = codec.suffix([], [UserItem("x")], [tool], ended=False).items[0]
     assert not codec.info.control_tokens.intersection(tokens)

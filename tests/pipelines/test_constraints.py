@@ -36,7 +36,8 @@ SCHEMAS = {
     ),
     "either": schema({"v": {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 4}]}}, ["v"]),
     "one of": schema({"v": {"oneOf": [{"type": "boolean"}, {"type": "integer", "minimum": 2}]}}, ["v"]),
-    "pattern": schema({"id": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{3}$"}, "d": {"type": "string", "format": "date"}}, ["id", "d"]),
+    "pattern": schema({"id": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]{3}$"}}, ["id"]),
+    "format": schema({"day": {"type": "string", "format": "date"}}, ["day"]),
     "map": {"type": "object", "additionalProperties": {"type": "integer"}},
 }  # fmt: skip
 

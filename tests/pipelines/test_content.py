@@ -1,5 +1,7 @@
 """Content never becomes control or marker tokens, and its tokens give it back, for every string."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,10 +105,9 @@ def test_a_character_that_is_itself_a_reserved_token_is_spelled_in_bytes() -> No
 def test_a_streamed_text_is_the_text_whatever_the_pieces(text: str, cuts: list[int]) -> None:
     data = text.encode()
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    pieces = tuple(data[a:b] for a, b in zip(places, places[1:], strict=False))
+    pieces = tuple(data[a:b] for a, b in pairwise(places))
     decoder = StreamDecoder(vocabulary_of(pieces, frozenset(), frozenset(), {}))
     shown = [decoder.push(token) for token in range(len(pieces))]
-    assert "\ufffd" not in "".join(shown).replace("\ufffd", "", text.count("\ufffd"))
     assert "".join(shown) + decoder.flush() == text
 
 

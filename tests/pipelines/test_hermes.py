@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -77,7 +78,7 @@ def pieces_of(text: str, ids: bool, cuts: Sequence[int] = ()) -> list[bytes]:
                 places |= {at, end}
                 at = data.find(marker, end)
     ordered = sorted(places)
-    return [data[a:b] for a, b in zip(ordered, ordered[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(ordered)]
 
 
 def called(index: int, name: str, arguments: str) -> list[TurnEvent]:
@@ -85,8 +86,9 @@ def called(index: int, name: str, arguments: str) -> list[TurnEvent]:
 
 
 FRAGMENTS = [
-    *MARKERS, CALL, "<", "<tool_", "call>", "</", "\n", " ", "x", '{"name": "g", "arguments": {', '"b": "c<', '"}}', "}",
-    '{"arguments": {"q": [1, {}]}, "name": "h"}', '"arguments"', '"', "\\", "\u00e9\u2603", '"</tool_call>"', ', "name": "z"',
+    *MARKERS, CALL, "<", "<tool_", "call>", "</", "\n", " ", "x", '{"name": "g", "arguments": {', '"b": "c<', '"}}',
+    '{"arguments": {"q": [1, {}]}, "name": "h"}', '"arguments"', '"', "\\", "\u00e9\u2603", '"</tool_call>"',
+    "}", ', "name": "z"',
 ]  # fmt: skip
 turns = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=14).map("".join)
 

@@ -131,7 +131,7 @@ def test_what_is_no_such_file_is_refused(text: str) -> None:
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing.json: cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"nothing\.json: cannot be read"):
         read_mcp_config(tmp_path / "nothing.json")
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import anyio
 import mcp.types as t
@@ -9,16 +10,16 @@ from mcp.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
-ANY = {"type": "object"}
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ANY: dict[str, Any] = {"type": "object"}
+TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+NUMBER: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 started = anyio.Event()
 cancelled = anyio.Event()
 bus = InMemorySubscriptionBus()
 grown = False
 
 
-async def list_tools(ctx, params):
+async def list_tools(ctx: Any, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
     names = ["slow", "was_cancelled", "die", "progress", "mixed", "fails", "large", "grow", *(["new"] if grown else [])]
     echo = t.Tool(
         name="echo", description="Say it again", input_schema=TEXT, annotations=t.ToolAnnotations(read_only_hint=True)
@@ -31,15 +32,15 @@ async def list_tools(ctx, params):
     return t.ListToolsResult(tools=tools[:3], next_cursor="rest")
 
 
-def text(value):
+def text(value: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(type="text", text=value)])
 
 
-async def call_tool(ctx, params):
+async def call_tool(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResult:
     global grown
     match params.name:
         case "echo":
-            return text(params.arguments["text"])
+            return text((params.arguments or {})["text"])
         case "declared":
             return t.CallToolResult(content=[], structured_content={"n": 3})
         case "lying":
@@ -57,7 +58,8 @@ async def call_tool(ctx, params):
                 await cancelled.wait()
             return text(str(cancelled.is_set()))
         case "die":
-            print("last words", file=sys.stderr, flush=True)
+            sys.stderr.write("last words\n")
+            sys.stderr.flush()
             os._exit(3)
         case "progress":
             await ctx.session.report_progress(1, 2, "half")
@@ -86,12 +88,15 @@ async def call_tool(ctx, params):
     raise ValueError(params.name)
 
 
-class Announcing(Server):
-    def create_initialization_options(self, options=None, *args, **kwargs):
-        return super().create_initialization_options(options or NotificationOptions(True, True, True), *args, **kwargs)
+class Announcing(Server[Any]):
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        options = notification_options or NotificationOptions(True, True, True)
+        return super().create_initialization_options(options, *args, **kwargs)
 
 
-async def main():
+async def main() -> None:
     server = Announcing(
         "many", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=ListenHandler(bus)
     )

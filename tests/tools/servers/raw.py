@@ -1,15 +1,21 @@
 """A server by hand, without any library, for behaviour that no library would have. It knows the older protocol only.
 
 Its first argument says what is odd: `strict` exits on a message before initialize, `rubbish` floods both outputs,
-`malformed` lists tools that are none, `mute` never answers.
+`malformed` lists tools that are none, `mute` never answers, `endless` sends a line without an end, `stubborn` does
+not end when it is told to. A second argument names a file to which the process's id is written.
 """
 
 import json
+import os
+import signal
 import sys
+import time
+from pathlib import Path
+from typing import Any
 
 odd = sys.argv[1]
-GOOD = {"name": "good", "inputSchema": {"type": "object"}}
-MALFORMED = [
+GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}
+MALFORMED: list[Any] = [
     GOOD,
     {"name": "untyped", "inputSchema": {"properties": {"a": {"type": "string"}}}},
     {"name": "no_object", "inputSchema": {"type": "string"}},
@@ -19,14 +25,21 @@ MALFORMED = [
 ]
 
 
-def say(message):
-    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+def say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
+if len(sys.argv) > 2:
+    Path(sys.argv[2]).write_text(str(os.getpid()))
+if odd == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while odd == "endless":
+    sys.stdout.write("x" * 2**20)
 if odd == "rubbish":
     for number in range(2000):
-        print("this is no message")
-        print(f"complaint {number} " + "!" * 100, file=sys.stderr)
+        sys.stdout.write("this is no message\n")
+        sys.stderr.write(f"complaint {number} {'!' * 100}\n")
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
@@ -43,3 +56,5 @@ for line in sys.stdin:
         sys.exit("initialize comes first")
     else:
         say({"id": number, "error": {"code": -32601, "message": "no such method"}})
+if odd == "stubborn":
+    time.sleep(60)

@@ -1,0 +1,27 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server import Server, script
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers; each gets a folder of its own, and is ended after the test."""
+    servers: list[Server] = []
+
+    def begin(*arguments: str, model: str | None = None, rules: Any = (), **settings: Any) -> Server:
+        folder = tmp_path / f"server-{len(servers)}"
+        folder.mkdir()
+        name = script(folder / "model.json", rules, **settings) if model is None else model
+        server = Server(folder, name, arguments)
+        servers.append(server)
+        return server.start()
+
+    yield begin
+    for server in servers:
+        server.close()

@@ -1,0 +1,65 @@
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("llama_cpp")
+
+from tenuto.errors import ModelLoadFailed  # noqa: E402 -- needs the extra
+from tenuto.pipelines.base import Row, Sampling  # noqa: E402
+from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model, bytes_per_token  # noqa: E402
+from tenuto.pipelines.loader import find  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model(find("embedded").path)
+
+
+@pytest.fixture
+def backend(model: Model) -> Iterator[LlamaBackend]:
+    made = LlamaBackend(model, LlamaSettings(slots=8, cells=512, batch_tokens=64))
+    yield made
+    made.close()
+
+
+def prompt(slot: int) -> list[int]:
+    return [40 + slot, 60, 50 + 3 * slot, 70, 45]
+
+
+def test_sequences_between_paused_ones_are_brought_together(backend: LlamaBackend) -> None:
+    """Every gap between the streams of a step costs a pass over the weights."""
+    for slot in range(8):
+        backend.collect(backend.launch([Row(slot, 0, prompt(slot))]))
+    running = (0, 2, 5, 7)
+    before = backend.passes(running)
+    for at in range(6):
+        backend.collect(backend.launch([Row(slot, 5 + at, [66]) for slot in running]))
+    assert (before, backend.passes(running)) == (4, 1)
+
+
+def test_slots_keep_what_they_hold_while_streams_are_swapped(backend: LlamaBackend, model: Model) -> None:
+    for slot in range(8):
+        backend.collect(backend.launch([Row(slot, 0, prompt(slot))]))
+    for at in range(6):
+        backend.collect(backend.launch([Row(slot, 5 + at, [66]) for slot in (0, 2, 5, 7)]))
+    untouched = LlamaBackend(model, LlamaSettings(slots=1, cells=512, batch_tokens=64))
+    for slot in range(8):
+        fed = [*prompt(slot), *([66] * 6 if slot in (0, 2, 5, 7) else [])]
+        sampler, other = backend.sampler(Sampling()), untouched.sampler(Sampling())
+        assert backend.snapshot(slot).tokens == len(fed)
+        [token] = backend.collect(backend.launch([Row(slot, len(fed), [80], sampler)]))
+        assert [token] == untouched.collect(untouched.launch([Row(0, 0, [*fed, 80], other)]))
+        untouched.release(0)
+    untouched.close()
+
+
+def test_the_bytes_of_a_token_are_those_of_its_keys_and_values(model: Model, backend: LlamaBackend) -> None:
+    # 6 layers, 2 heads of 32 for keys and for values, two bytes each, and a few bytes for its place
+    numbers = 6 * 2 * 32 * 2 * 2
+    assert numbers <= bytes_per_token(model, 1) <= numbers + 32
+    assert backend.info.bytes_per_token == bytes_per_token(model, 1)
+
+
+def test_a_cache_beyond_all_memory_is_refused_with_the_librarys_own_words(model: Model) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"no cache of 64 x 100000000 tokens"):
+        LlamaBackend(model, LlamaSettings(slots=64, cells=100_000_000))

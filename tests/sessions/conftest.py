@@ -1,0 +1,13 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tenuto.sessions.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """An empty store in memory."""
+    opened = Store.open("sqlite://")
+    yield opened
+    opened.close()

@@ -1,0 +1,312 @@
+"""The sessions of this process."""
+
+import asyncio
+import gc
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy
+from tenuto.sessions.changes import AddItems, PutNote, SaveRun, SaveSession, whole
+from tenuto.sessions.directory import Directory
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.records import RunRecord, RunStatus
+from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.store import Store
+
+HI, HO = UserItem("hi"), AssistantItem("ho")
+CALL = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
+DAY = 24 * 3600.0
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def directory(store: Store, clock: Clock) -> Directory:
+    return Directory(store, max_sessions=2, ttl_s=60, max_unstored=2, clock=clock)
+
+
+async def kept(directory: Directory, id: str, *items: Item, **values: Any) -> Session:
+    """A session that was made, changed and committed as a run does it."""
+    session = await directory.get_or_create("alice", id)
+    session.items.extend(items)
+    for name, value in values.items():
+        setattr(session, name, value)
+    await directory.commit(session, SaveSession(session), AddItems(session.uid, 0, items))
+    return session
+
+
+async def test_everybody_gets_the_same_session(directory: Directory) -> None:
+    made = await kept(directory, "s", HI)
+    assert await directory.get("alice", "s") is made
+    assert await directory.get_or_create("alice", "s") is made
+    assert await directory.get("bob", "s") is None
+    assert await directory.get_or_create("bob", "s") is not made
+
+
+async def test_a_session_that_is_loaded_twice_at_once_is_one(store: Store, clock: Clock) -> None:
+    await kept(Directory(store, clock=clock), "s", HI)
+    fresh = Directory(store, clock=clock)
+    first, *others = await asyncio.gather(*(fresh.get("alice", "s") for _ in range(8)))
+    assert first is not None
+    assert first.items == [HI]
+    assert all(other is first for other in others)
+
+
+async def test_a_session_in_use_is_the_same_after_many_others(directory: Directory) -> None:
+    held = await kept(directory, "held", HI)
+    for number in range(5):
+        await kept(directory, f"s{number}")
+    assert await directory.get("alice", "held") is held
+
+
+async def test_idle_sessions_leave_the_memory_and_come_back_from_the_store(directory: Directory) -> None:
+    session = await kept(directory, "s", HI, HO)
+    before, gone = replace(session), ref(session)
+    del session
+    for number in range(2):
+        await kept(directory, f"s{number}")
+    gc.collect()
+    assert gone() is None
+    assert await directory.get("alice", "s") == before
+
+
+async def test_a_session_with_an_open_run_stays_in_memory(directory: Directory, clock: Clock) -> None:
+    working = ref(await kept(directory, "s", HI, open_run="r"))
+    for number in range(5):
+        await kept(directory, f"s{number}")
+    clock.now += 1000
+    await directory.expire()
+    gc.collect()
+    assert working() is not None
+
+
+async def test_a_session_in_memory_only_is_never_in_the_store_and_goes_at_its_time(
+    directory: Directory, store: Store, clock: Clock
+) -> None:
+    session = directory.new("alice", stored=False)
+    session.items.append(HI)
+    await directory.commit(session, SaveSession(session), AddItems(session.uid, 0, (HI,)))
+    id, uid = session.id, session.uid
+    del session
+    gc.collect()
+    assert await store.session_by_uid(uid) is None
+    clock.now += 59
+    assert await directory.get("alice", id) is not None
+    clock.now += 59
+    assert await directory.get("alice", id) is not None
+    clock.now += 61
+    await directory.expire()
+    gc.collect()
+    assert await directory.get("alice", id) is None
+
+
+async def test_sessions_in_memory_only_are_refused_over_their_limit(directory: Directory, clock: Clock) -> None:
+    for _ in range(2):
+        await directory.commit(directory.new("alice", stored=False))
+    with pytest.raises(Overloaded):
+        directory.new("alice", stored=False)
+    directory.new("alice")
+    clock.now += 61
+    directory.new("alice", stored=False)
+
+
+async def test_a_session_that_was_never_committed_leaves_nothing_behind(directory: Directory) -> None:
+    await directory.get_or_create("alice", "s")
+    gc.collect()
+    assert await directory.get("alice", "s") is None
+
+
+@pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 129, "a\n"])
+async def test_an_id_that_cannot_be_is_refused(directory: Directory, id: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        await directory.get_or_create("alice", id)
+    assert raised.value.param == "session_id"
+
+
+async def test_an_implicit_session_is_promoted_when_its_id_is_used(directory: Directory, store: Store) -> None:
+    session = directory.new("alice", user="u")
+    await directory.commit(session, SaveSession(session))
+    assert [one.id for one in await directory.list("alice")] == []
+    assert [one.id for one in await directory.list("alice", implicit=True)] == [session.id]
+    assert await directory.get_or_create("alice", session.id) is session
+    await directory.commit(session, SaveSession(session))
+    found = (await directory.list("alice"))[0]
+    assert (found.id, found.implicit, found.expires_at, found.user) == (session.id, False, None, "u")
+
+
+async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Directory, clock: Clock) -> None:
+    session = directory.new("alice")
+    await directory.commit(session, SaveSession(session))
+    id, uid = session.id, session.uid
+    del session
+    clock.now += DAY - 1
+    assert await directory.expire() == []
+    assert await directory.get("alice", id) is not None
+    clock.now += DAY - 1
+    assert await directory.expire() == []
+    clock.now += 2
+    assert await directory.expire() == [uid]
+    assert await directory.get("alice", id) is None
+
+
+async def test_the_id_of_an_expired_session_is_free_again(directory: Directory, clock: Clock) -> None:
+    session = directory.new("alice")
+    await directory.commit(session, SaveSession(session))
+    clock.now += DAY
+    again = await directory.get_or_create("alice", session.id)
+    assert again.uid != session.uid
+    await directory.commit(again, SaveSession(again))
+    with pytest.raises(NotFound):
+        await directory.commit(session, SaveSession(session))
+
+
+async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory: Directory, store: Store) -> None:
+    session = await kept(directory, "s", HI)
+    await directory.delete("alice", "s")
+    assert await directory.get("alice", "s") is None
+    assert await store.session_by_uid(session.uid) is None
+    with pytest.raises(NotFound):
+        await directory.commit(session, SaveSession(session))
+    with pytest.raises(NotFound):
+        await directory.delete("alice", "s")
+
+
+async def test_nobody_deletes_the_session_of_another(directory: Directory) -> None:
+    session = await kept(directory, "s", HI)
+    with pytest.raises(NotFound):
+        await directory.delete("bob", "s")
+    assert await directory.get("alice", "s") is session
+
+
+async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store) -> None:
+    ledger = Ledger("f", [1, 2, 3], [0, 1])
+    tools = (ToolSpec("t", "", {"type": "object"}),)
+    origin = await kept(
+        directory, "s", HI, HO, HI, ledgers={"f": ledger}, server_tools=tools, approved=frozenset({"t"}), user="u"
+    )
+    await store.commit(PutNote(origin.uid, "k", "v"))
+    fork = await directory.fork(origin, None, "twin")
+    assert fork == replace(
+        origin,
+        uid=fork.uid,
+        id="twin",
+        items=[HI, HO],
+        created_at=fork.created_at,
+        updated_at=fork.updated_at,
+        parent=Parent(origin.uid, 2),
+        approved=frozenset(),
+    )
+    assert await directory.get("alice", "twin") is fork
+    assert await store.session("alice", "twin") == fork
+    assert await store.notes(fork.uid) == {"k": "v"}
+    fork.ledgers["f"].append([9])
+    assert ledger.tokens == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("items", "at", "keep"),
+    [
+        ([HI, HO, HI, HO], 2, 2),
+        ([HI, HO, HI, HO], 3, 3),
+        ([HI, HO, HI, HO], 0, 0),
+        ([HI, HO, HI, CALL], 4, 3),
+        ([HI, HO, HI, CALL, ToolResultItem("c", "f", "")], 4, 3),
+        ([HI, HO, HI, CALL, ToolResultItem("c", "f", "")], 5, 5),
+        ([HI, AssistantItem("par", incomplete=True)], 2, 1),
+        ([HI, HO, HI, CALL, ToolResultItem("c", "f", "")], None, 2),
+        ([HI, HO, HI, AssistantItem("par", incomplete=True)], None, 2),
+        ([SystemItem("s"), HI], None, 0),
+    ],
+)
+async def test_a_fork_takes_completed_items(directory: Directory, items: list[Item], at: int | None, keep: int) -> None:
+    origin = await kept(directory, "s", *items)
+    fork = await directory.fork(origin, at)
+    assert fork.items == items[:keep]
+    assert fork.parent == Parent(origin.uid, keep)
+
+
+async def test_a_fork_is_implicit_where_nobody_named_it_and_its_origin_is(directory: Directory) -> None:
+    explicit, implicit = await kept(directory, "s", HI, HO), directory.new("alice")
+    await directory.commit(implicit, SaveSession(implicit))
+    forks = [await directory.fork(explicit), await directory.fork(implicit), await directory.fork(implicit, None, "x")]
+    assert [(fork.implicit, fork.expires_at is None) for fork in forks] == [(False, True), (True, False), (False, True)]
+
+
+async def test_a_fork_that_cannot_be_is_refused(directory: Directory) -> None:
+    origin = await kept(directory, "s", HI, HO)
+    for at, new_id, param in ((3, None, "at"), (-1, None, "at"), (1, "a b", "new_id")):
+        with pytest.raises(InvalidRequest) as raised:
+            await directory.fork(origin, at, new_id)
+        assert raised.value.param == param
+    with pytest.raises(Conflict):
+        await directory.fork(origin, None, "s")
+
+
+async def test_an_import_replaces_the_session_of_its_id(directory: Directory, store: Store) -> None:
+    old = await kept(directory, "s", HI)
+    new = replace(old, uid="new", items=[HO])
+    await directory.install(new, {"b": "1", "a": "2"})
+    assert await directory.get("alice", "s") is new
+    assert await store.session("alice", "s") == new
+    assert list((await store.notes("new")).items()) == [("b", "1"), ("a", "2")]
+    with pytest.raises(NotFound):
+        await directory.commit(old, SaveSession(old))
+
+
+async def test_an_import_waits_for_nobody(directory: Directory) -> None:
+    old = await kept(directory, "s", HI, open_run="r")
+    with pytest.raises(SessionBusy):
+        await directory.install(replace(old, uid="new", open_run=None), {})
+    assert await directory.get("alice", "s") is old
+
+
+async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Directory) -> None:
+    session = directory.new("alice")
+    session.items += [HI, HO]
+    await directory.commit(session, *whole(session))
+    assert await directory.match("alice", None, [HI, HO, HI]) is session
+    assert await directory.match("alice", "u", [HI, HO, HI]) is None
+    assert await directory.match("bob", None, [HI, HO, HI]) is None
+    assert await directory.match("alice", None, [HI]) is None
+    twin = await directory.fork(session)
+    assert await directory.match("alice", None, [HI, HO, HI]) is None
+    twin.items += [HI, AssistantItem("more")]
+    await directory.commit(twin, SaveSession(twin), AddItems(twin.uid, 2, tuple(twin.items[2:])))
+    assert await directory.match("alice", None, [*twin.items, HI]) is twin
+    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) is session
+
+
+async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
+    made = []
+    for id in "ab":
+        session = directory.new("alice")
+        session.items += [HI, AssistantItem("", "", (ToolCall(id, "f", "{}"),))]
+        await directory.commit(session, *whole(session))
+        made.append(session)
+    for session, id in zip(made, "ab", strict=True):
+        assert await directory.match("alice", None, [*session.items, ToolResultItem(id, "f", "x")]) is session
+
+
+async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, store: Store, clock: Clock) -> None:
+    session = directory.new("alice")
+    run = RunRecord("r", session.uid, "alice", "m", RunStatus.PAUSED, 1.0, 1.0, 0, {}, {})
+    session.open_run = run.id
+    await directory.commit(session, SaveSession(session), SaveRun(run))
+    clock.now += 2 * DAY
+    assert await directory.expire() == []
+    assert await directory.get("alice", session.id) is session

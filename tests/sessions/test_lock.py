@@ -1,0 +1,83 @@
+"""Who owns the data folder."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenuto.errors import ConfigurationError
+from tenuto.sessions.lock import DataFolder, read_owner
+
+OWN = """
+import sys
+from pathlib import Path
+from tenuto.sessions.lock import DataFolder
+folder = DataFolder.acquire(Path(sys.argv[1]))
+folder.publish("http://127.0.0.1:1")
+print(folder.owner.secret, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_owner_can_be_read_while_it_owns(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "data"
+    assert read_owner(path) is None
+    with DataFolder.acquire(path) as folder:
+        assert read_owner(path) == folder.owner
+        assert folder.owner.url is None
+        folder.publish("http://127.0.0.1:8420")
+        found = read_owner(path)
+        assert found == folder.owner
+        assert found is not None
+        assert found.url == "http://127.0.0.1:8420"
+    assert read_owner(path) is None
+
+
+def test_a_second_owner_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
+    with DataFolder.acquire(tmp_path) as folder:
+        folder.publish("http://127.0.0.1:8420")
+        with pytest.raises(ConfigurationError, match="8420") as raised:
+            DataFolder.acquire(tmp_path)
+        assert str(folder.owner.pid) in str(raised.value)
+        assert read_owner(tmp_path) == folder.owner
+    DataFolder.acquire(tmp_path).release()
+
+
+def test_only_the_user_can_read_what_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    with DataFolder.acquire(path) as folder:
+        folder.publish("http://127.0.0.1:8420")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
+    assert modes == {"lock": 0o600, "owner.json": 0o600}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_two_owners_have_different_secrets(tmp_path: Path) -> None:
+    with DataFolder.acquire(tmp_path / "a") as a, DataFolder.acquire(tmp_path / "b") as b:
+        assert a.owner.secret != b.owner.secret
+        assert len(a.owner.secret) >= 32
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="file"):
+        DataFolder.acquire(tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_a_killed_owner_owns_nothing_any_more(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", OWN, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout is not None
+        secret = child.stdout.readline().strip()
+        found = read_owner(tmp_path)
+        assert found is not None
+        assert (found.pid, found.secret) == (child.pid, secret)
+        child.kill()
+    assert read_owner(tmp_path) is None
+    with DataFolder.acquire(tmp_path) as folder:
+        assert folder.owner.secret != secret

@@ -1,0 +1,96 @@
+"""A session as one document."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import InvalidRequest
+from tenuto.sessions.items import AssistantItem, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.transfer import export, restore
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+calls = st.lists(st.builds(ToolCall, words, words, words, st.booleans()), max_size=2).map(tuple)
+items = st.one_of(
+    st.builds(SystemItem, words),
+    st.builds(UserItem, words),
+    st.builds(AssistantItem, words, words, calls, st.booleans()),
+    st.builds(
+        ToolResultItem,
+        words,
+        words,
+        words,
+        st.booleans(),
+        st.booleans(),
+        st.none() | words,
+        st.none() | st.dictionaries(words, st.integers() | words),
+    ),
+)
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> Session:
+    session = Session("u", "alice", "s", draw(st.floats(0, 1e10)), 2.0, items=draw(st.lists(items, max_size=4)))
+    session.user = draw(st.none() | words)
+    session.parent = draw(st.none() | st.builds(Parent, words, st.integers(0, 9)))
+    spec = st.builds(ToolSpec, words, words, st.just({"type": "object"}), st.booleans())
+    session.server_tools = draw(st.none() | st.lists(spec, max_size=2).map(tuple))
+    for name in draw(st.sets(words.filter(bool), max_size=2)):
+        ledger = session.ledgers[name] = Ledger(name)
+        for span in draw(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=3), max_size=len(session.items))):
+            ledger.append(span)
+    return session
+
+
+@given(sessions(), st.dictionaries(words, words))
+def test_a_session_survives_the_way_through_json(session: Session, notes: dict[str, str]) -> None:
+    document = json.loads(json.dumps(export(session, notes)))
+    again, notes_again = restore(document, "alice", "s")
+    assert again.uid != session.uid
+    again.uid = session.uid
+    assert again == session
+    assert list(notes_again.items()) == list(notes.items())
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    session = Session("u", "alice", "s", 1.0, 2.0, items=[UserItem("hi")])
+    return export(session, {}) | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"version": 2}, "version"),
+        ({"items": [{"kind": "user", "text": "a"}, {"kind": "user"}]}, "items.1"),
+        ({"items": [{"kind": "nobody", "text": "a"}]}, "items.0"),
+        ({"ledgers": [{"fingerprint": "f", "spans": [[1, -2]]}]}, "ledgers.0.spans.0.1"),
+        ({"ledgers": [{"fingerprint": "f", "spans": [[2**32]]}]}, "ledgers.0.spans.0.0"),
+        ({"ledgers": [{"fingerprint": "f", "spans": [[1], [2]]}]}, "ledgers"),
+        ({"ledgers": [{"fingerprint": "f", "spans": []}] * 2}, "ledgers"),
+        ({"notes": {"a": 1}}, "notes.a"),
+        ({"approved": ["everything"]}, "approved"),
+    ],
+)
+def test_a_document_that_is_not_ours_is_refused_by_its_place(changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        restore(document(**changes), "alice", "s")
+    assert raised.value.param is not None
+    assert raised.value.param.startswith(path)
+    assert path in str(raised.value)
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {}])
+def test_what_is_no_document_at_all_is_refused(document: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        restore(document, "alice", "s")
+
+
+def test_an_import_brings_no_approvals_and_no_run() -> None:
+    session = Session("u", "alice", "s", 1.0, 2.0, approved=frozenset({"shell"}), open_run="r", implicit=True)
+    again, _ = restore(export(session, {}), "bob", "t")
+    assert (again.principal, again.id, again.implicit) == ("bob", "t", False)
+    assert (again.approved, again.open_run) == (frozenset(), None)
