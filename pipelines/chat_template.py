@@ -61,8 +61,14 @@ class ChatTemplate:
             self._template = _environment().from_string(text)
         except jinja2.TemplateError as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
+        # Hugging Face gives None where there are no tools; some templates loop over them all the same.
+        self._no_tools: list[Any] | None = None
+        if not self._renders(_PROBE[:1], []):
+            self._no_tools = []
         self._mapped_arguments = False
-        self._mapped_arguments = not self._renders_calls() and self._renders_calls(mapped=True)
+        self._mapped_arguments = not self._renders(_PROBE, [_PROBE_TOOL]) and self._renders(
+            _PROBE, [_PROBE_TOOL], mapped=True
+        )
         self._closings = tuple(text for text in (self._closing(), *stop_texts) if text)
 
     def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
@@ -89,6 +95,16 @@ class ChatTemplate:
             return ""
         return "".join(part for part in parts if not isinstance(part, Slot))
 
+    def call(self) -> str:
+        """How the template writes a turn that calls `f` with {"a": "b"}; empty where it writes none."""
+        try:
+            parts = self._render(_PROBE, [_PROBE_TOOL], opening=False)
+        except TemplateFailed:
+            return ""
+        places = [place for place, part in enumerate(parts) if isinstance(part, Slot) and part.owner == 0]
+        turn = parts[places[-1] + 1 :] if places else parts
+        return "".join(part.content if isinstance(part, Slot) else part for part in turn)
+
     def tool_json(self, tools: Sequence[ToolSpec]) -> str:
         """The JSON of a tool list, as templates see it."""
         return str(to_json([_tool(tool) for tool in tools]))
@@ -102,17 +118,17 @@ class ChatTemplate:
             text = self._template.render(
                 **self._special_texts,
                 messages=[_message(table, index, item, mapped=mapped) for index, item in enumerate(items)],
-                tools=[_tool(tool, table) for tool in tools] or None,
+                tools=[_tool(tool, table) for tool in tools] or self._no_tools,
                 add_generation_prompt=opening,
             )
             return table.split(text)
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailed(str(error) or type(error).__name__, "messages") from error
 
-    def _renders_calls(self, *, mapped: bool = False) -> bool:
-        """Whether the template renders a call whose arguments are JSON text, or a mapping that it walks."""
+    def _renders(self, items: Sequence[Item], tools: Sequence[ToolSpec], *, mapped: bool = False) -> bool:
+        """Whether the template takes a conversation; `mapped`: with arguments as mappings, not as JSON text."""
         try:
-            self._render(_PROBE, [_PROBE_TOOL], opening=False, mapped=mapped)
+            self._render(items, tools, opening=False, mapped=mapped)
         except TemplateFailed:
             return False
         return True

@@ -75,7 +75,8 @@ class TemplateCodec:
         self._content = ContentTokenizer(tokenizer.plain_tokens, self._vocabulary)
         stop_texts = [pieces[token].decode("utf-8", "replace") for token in sorted(tokenizer.stop_tokens)]
         self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts)
-        self._format = format_of(Surroundings(template, self._template.opening(), self._vocabulary))
+        call, opening = self._template.call(), self._template.opening()
+        self._format = format_of(Surroundings(template, opening, call, self._vocabulary))
         self._grammars = Grammars(tokenizer.grammar_tokenizer, self._vocabulary, tokenizer.vocabulary, self._format)
         self._info = CodecInfo(
             model=model,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
@@ -41,15 +41,6 @@ class _Document(_Model):
     ledgers: list[_Ledger] = []
     tools: list[ToolSpec] | None = None
     notes: dict[str, str] = {}
-
-    @model_validator(mode="after")
-    def _ledgers_cover_the_items(self) -> "_Document":
-        if len({ledger.fingerprint for ledger in self.ledgers}) < len(self.ledgers):
-            raise ValueError("ledgers: two have the same fingerprint")
-        for ledger in self.ledgers:
-            if len(ledger.spans) > len(self.items):
-                raise ValueError(f"ledgers: {ledger.fingerprint!r} has more spans than there are items")
-        return self
 
 
 _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
@@ -101,7 +92,12 @@ def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, 
         items=list(read.items),
         server_tools=None if read.tools is None else tuple(read.tools),
     )
-    for one in read.ledgers:
+    for index, one in enumerate(read.ledgers):
+        path = f"ledgers.{index}"
+        if one.fingerprint in session.ledgers:
+            raise InvalidRequest(f"{path}: there are two ledgers {one.fingerprint!r}", path)
+        if len(one.spans) > len(session.items):
+            raise InvalidRequest(f"{path}: there are {len(one.spans)} spans for {len(session.items)} items", path)
         ledger = session.ledgers[one.fingerprint] = Ledger(one.fingerprint)
         for span in one.spans:
             ledger.append(span)

@@ -23,10 +23,13 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a format may judge by: a model's template, the text with which it opens a turn, and the vocabulary."""
+    """What a format may judge by: a model's template and vocabulary."""
 
     template: str
     opening: str
+    """The text with which the template opens a turn."""
+    call: str
+    """How the template writes a turn that calls `f` with {"a": "b"}; empty where it writes none."""
     vocabulary: Vocabulary
 
     def marker(self, text: str) -> Marker:

@@ -4,6 +4,7 @@ Used by Nous Hermes, Qwen 2.5 and 3, and the embedded model.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -14,8 +15,8 @@ from tenuto.pipelines.formats.json_call import JsonCall
 from tenuto.pipelines.formats.streams import MarkedTokens, TrimmedText, held_back
 from tenuto.pipelines.vocabulary import Vocabulary
 
-# Formats that share the opener and write no JSON after it: GLM, Qwen3-Coder.
-_OTHERS = ("<arg_key>", "<function=")
+# Others share the opener and write something else after it, so the template's own call decides.
+_CALL = re.compile(r'<tool_call>\s*\{\s*"name":\s*"f",\s*"arguments":\s*\{"a": "b"\}\s*\}\s*</tool_call>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,7 @@ class Hermes:
 
 def detect(surroundings: Surroundings) -> Hermes | None:
     """The format, if this model's template speaks it."""
-    template = surroundings.template
-    if "<tool_call>" not in template or "arguments" not in template or any(other in template for other in _OTHERS):
+    if not _CALL.search(surroundings.call):
         return None
     think = surroundings.marker("<think>")
     return Hermes(
@@ -63,7 +63,7 @@ def detect(surroundings: Surroundings) -> Hermes | None:
         closer=surroundings.marker("</tool_call>"),
         think=think,
         thought=surroundings.marker("</think>"),
-        reasons=think.id is not None or think.text in template,
+        reasons=think.id is not None or think.text in surroundings.template,
         open_reasoning=surroundings.opening.rstrip().endswith(think.text),
     )
 

@@ -25,7 +25,7 @@ from tenuto.pipelines.formats.plain import Plain
 from tenuto.pipelines.llama_cpp import LlamaTokenizer
 from tenuto.pipelines.vocabulary import vocabulary_of
 
-TEMPLATE = '<think> <tool_call>\n{"name": ..., "arguments": ...}\n</tool_call>'
+PROBE = '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>'
 MARKERS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 
@@ -40,7 +40,7 @@ def read(
         frozenset({4}),
         {marker: token for token, marker in enumerate(MARKERS)} if ids else {},
     )
-    parser = format_of(Surroundings(TEMPLATE, opening, vocabulary)).parser(calls=calls)
+    parser = format_of(Surroundings("<think>", opening, PROBE, vocabulary)).parser(calls=calls)
     known = {marker.encode(): token for token, marker in enumerate(MARKERS)} if ids else {}
     tokens = [known.get(piece, 5 + index) for index, piece in enumerate(pieces)] + [4] * stop
     return merged([*(event for token in tokens for event in parser.push(token)), *parser.finish()])
@@ -226,29 +226,30 @@ def test_a_call_that_begins_inside_of_a_call_breaks_the_first() -> None:
 def test_the_name_and_the_arguments_are_told_while_they_come() -> None:
     pieces = (b'<tool_call>{"name": "f', b'", "argu', b'ments": {"a": ', b"1}")
     vocabulary = vocabulary_of(pieces, frozenset(), frozenset(), {})
-    parser = format_of(Surroundings(TEMPLATE, "", vocabulary)).parser(calls=True)
+    parser = format_of(Surroundings("<think>", "", PROBE, vocabulary)).parser(calls=True)
     assert [parser.push(token) for token in range(4)] == [
         [], [CallStarted(0, "f")], [CallArguments(0, '{"a": ')], [CallArguments(0, "1}")]
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("template", "form"),
+    ("call", "form"),
     [
-        (TEMPLATE, Hermes),
-        ("{{ messages }}", Plain),
-        ("<tool_call> arguments <arg_key>", Plain),
-        ("<tool_call> arguments <function=f>", Plain),
+        (PROBE, Hermes),
+        ('x<tool_call>{"name": "f", "arguments": {"a": "b"}}</tool_call><|im_end|>', Hermes),
+        ("", Plain),
+        ("<tool_call>f<arg_key>a</arg_key><arg_value>b</arg_value></tool_call>", Plain),
+        ("<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>", Plain),
     ],
 )
-def test_a_format_is_known_by_the_template(template: str, form: type) -> None:
+def test_a_format_is_known_by_the_template_s_own_call(call: str, form: type) -> None:
     vocabulary = vocabulary_of((b"a",), frozenset(), frozenset(), {})
-    assert isinstance(format_of(Surroundings(template, "", vocabulary)), form)
+    assert isinstance(format_of(Surroundings("", "", call, vocabulary)), form)
 
 
 def test_a_model_without_calls_writes_text() -> None:
     vocabulary = vocabulary_of((b" a", b" ", b"<tool_call>", b"<end>"), frozenset({3}), frozenset(), {})
-    parser = format_of(Surroundings("", "", vocabulary)).parser(calls=True)
+    parser = format_of(Surroundings("", "", "", vocabulary)).parser(calls=True)
     events = [event for token in (0, 1, 2, 1, 3) for event in parser.push(token)]
     assert merged([*events, *parser.finish()]) == [TextDelta(" a <tool_call>")]
 

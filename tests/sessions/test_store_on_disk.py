@@ -11,8 +11,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 
-from tenuto.errors import ConfigurationError, Overloaded, StoreFailed
-from tenuto.sessions.changes import AddItems, PutNote, SaveSession, whole
+from tenuto.errors import ConfigurationError, StoreFailed
+from tenuto.sessions.changes import AddItems, SaveSession, whole
 from tenuto.sessions.database import Database
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
@@ -48,12 +48,10 @@ def url_of(path: Path) -> str:
     return f"sqlite:///{path / 'store.db'}"
 
 
-@pytest.mark.slow
-async def test_every_acknowledged_commit_is_there_after_kill_9(tmp_path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", COMMIT_FOR_EVER, url_of(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    with child:
+def acknowledged_before_kill_9(url: str) -> dict[str, int]:
+    """The last commit that each of a process's workers has told of before it was killed."""
+    command = [sys.executable, "-c", COMMIT_FOR_EVER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         heard = [child.stdout.readline() for _ in range(400)]
         child.kill()
@@ -63,6 +61,12 @@ async def test_every_acknowledged_commit_is_there_after_kill_9(tmp_path: Path) -
         if line.endswith("\n"):
             name, number = line.split()
             acknowledged[name] = int(number)
+    return acknowledged
+
+
+@pytest.mark.slow
+async def test_every_acknowledged_commit_is_there_after_kill_9(tmp_path: Path) -> None:
+    acknowledged = await asyncio.to_thread(acknowledged_before_kill_9, url_of(tmp_path))
     assert len(acknowledged) == 8
     store = Store.open(url_of(tmp_path))
     for name, last in acknowledged.items():
@@ -170,21 +174,3 @@ async def test_a_session_with_a_hole_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(StoreFailed, match="item 1 is missing"):
         await store.session("alice", "s")
     store.close()
-
-
-async def test_a_full_queue_refuses_at_once_and_what_is_in_it_is_kept(tmp_path: Path) -> None:
-    database = Database(url_of(tmp_path), "process")
-    store = Store(database, queue_limit=4)
-    blocker = create_engine(url_of(tmp_path), isolation_level="AUTOCOMMIT")
-    with blocker.connect() as connection:
-        # While another writer holds the file, the store's own transaction waits and its queue fills.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        waiting = [asyncio.ensure_future(store.commit(PutNote("n", str(n), "v"))) for n in range(20)]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=10)
-        connection.exec_driver_sql("COMMIT")
-    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    refused = [outcome for outcome in outcomes if isinstance(outcome, Overloaded)]
-    assert 10 <= len(refused) <= 16
-    assert len(await store.notes("n")) == 20 - len(refused)
-    store.close()
-    blocker.dispose()
