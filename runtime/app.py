@@ -106,9 +106,7 @@ async def _registry(configs: tuple[ServerConfig, ...], store: Store, stack: Asyn
     registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], limits)
     await host.settled(TOOLS_START_S)
     await registry.refresh()
-    group = await stack.enter_async_context(anyio.create_task_group())
-    stack.callback(group.cancel_scope.cancel)
-    group.start_soon(changed.follow, registry.refresh)
+    await stack.enter_async_context(beside(partial(changed.follow, registry.refresh)))
     return registry
 
 
@@ -128,6 +126,21 @@ class Changed:
             await self._event.wait()
             self._event = anyio.Event()
             await refresh()
+
+
+@asynccontextmanager
+async def beside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Do some endless work for as long as the block lasts."""
+    failed: Exception | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        try:
+            yield
+        except Exception as exc:  # goes on as it is, not in a group: the work cannot have caused it
+            failed = exc
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
 
 
 async def _models(settings: Settings, stack: AsyncExitStack) -> Models:

@@ -28,13 +28,20 @@ def run(settings: Settings) -> None:
     Raises:
         TenutoError: it cannot start; the text says why.
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    # The SDK warns, on every use, of features that the newest protocol is to lose; older clients have them.
-    logging.captureWarnings(True)
+    _log_to_stderr(settings.log_level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings))
+
+
+def _log_to_stderr(level: str) -> None:
+    """Our own log at the level asked for; what libraries say only where it matters, or at debug."""
+    logging.basicConfig(
+        level=logging.DEBUG if level == "debug" else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("tenuto").setLevel(level.upper())
+    logging.captureWarnings(True)
 
 
 async def _serve(settings: Settings) -> None:

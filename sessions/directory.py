@@ -257,8 +257,9 @@ class Directory:
             session.expires_at = self._clock() + self._implicit_ttl_s
 
     def _forget(self, session: Session) -> None:
-        self._live.pop((session.principal, session.id), None)
-        self._shelf.drop(session)
+        if self._live.get((session.principal, session.id)) is session:
+            del self._live[session.principal, session.id]
+            self._shelf.drop(session)
 
     def _lock(self, key: Key) -> anyio.Lock:
         """The lock of an id, one object while anybody holds it or waits for it."""

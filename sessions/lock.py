@@ -14,7 +14,7 @@ from tenuto.errors import ConfigurationError
 
 _LOCK, _OWNER = "lock", "owner.json"
 # Somebody who only asks for the owner holds the lock for an instant.
-_PATIENCE_S = 0.5
+_PATIENCE_S = 0.2
 
 
 class Owner(BaseModel):

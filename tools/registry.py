@@ -14,6 +14,8 @@ from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
 from tenuto.tools.validate import problems
 
+_LIST_TIMEOUT_S = 10.0
+
 _logger = logging.getLogger(__name__)
 
 
@@ -66,7 +68,8 @@ class Registry:
 
         async def ask(server: ToolServer) -> None:
             try:
-                tools[server.name] = await server.list()
+                with anyio.move_on_after(_LIST_TIMEOUT_S):
+                    tools[server.name] = await server.list()
             except Exception:
                 _logger.exception("the tool server %s could not list its tools", server.name)
 

@@ -28,7 +28,7 @@ def problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     try:
         found = islice(validator.iter_errors(arguments), MAX_PROBLEMS)
         return [problem for error in found for problem in _in_words(error)][:MAX_PROBLEMS]
-    except Unresolvable:
+    except (Unresolvable, RecursionError):
         return []
 
 

@@ -168,6 +168,10 @@ class LlamaBackend:
         self._length(slot)
         self._context.load(self._streams[slot], np.frombuffer(snapshot.data, np.uint8), snapshot.tokens)
 
+    def wait(self) -> None:
+        """Wait for the step that is under way; collect does so by itself."""
+        self._context.wait()
+
     def passes(self, slots: Sequence[int]) -> int:
         """Count the passes over the weights that a step of one token for each of these slots takes now."""
         return packing.passes([self._stream(slot) for slot in slots])

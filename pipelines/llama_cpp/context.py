@@ -13,8 +13,11 @@ import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from tenuto.errors import GenerationFailed
+from tenuto.errors import GenerationFailed, ModelLoadFailed
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
+
+# The library allocates what it keeps of each cell without a check, beside the cache itself.
+_MOST_TOKENS = 1 << 26
 
 Logits = NDArray[np.float32]
 StateBytes = NDArray[np.uint8]
@@ -40,6 +43,8 @@ class Context:
     def __init__(self, model: Model, *, streams: int, cells: int, batch_tokens: int, threads: int) -> None:
         if not 1 <= streams <= lib.llama_max_parallel_sequences() or cells < 1 or batch_tokens < streams or threads < 1:
             raise ValueError(f"no context of {streams} x {cells}, {batch_tokens} a step, {threads} threads")
+        if streams * cells > _MOST_TOKENS:
+            raise ModelLoadFailed(f"no cache of {streams} x {cells} tokens: {_MOST_TOKENS} are the most")
         self._model = model
         self.cells, self.batch_tokens = cells, batch_tokens
         self._lengths: list[int | None] = [0] * streams
@@ -82,6 +87,10 @@ class Context:
         for feed in feeds:
             self._lengths[feed.stream] = feed.start + len(feed.tokens)
         self._outputs = sum(feed.wants_logits for feed in feeds)
+
+    def wait(self) -> None:
+        """Wait for the step that is under way."""
+        lib.llama_synchronize(self._pointer)
 
     def logits(self) -> Logits:
         """Wait for the step and give one row for each feed that wants logits, in order; valid until the next step."""

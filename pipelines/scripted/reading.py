@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tenuto.pipelines.scripted.script import Answer, Conversation
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES, ROLES, SPECIALS
@@ -90,7 +91,7 @@ def answer_tokens(answer: Answer) -> list[int]:
 def _turns(tokens: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Each role token and the text up to the end of its turn."""
     begins = [place for place, token in enumerate(tokens) if token in ROLES]
-    for begin, limit in zip(begins, [*begins[1:], len(tokens)], strict=True):
+    for begin, limit in pairwise([*begins, len(tokens)]):
         text = b"".join(PIECES[token] for token in tokens[begin + 1 : limit] if token != END)
         yield tokens[begin], text.decode(errors="replace")
 

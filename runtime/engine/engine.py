@@ -89,12 +89,12 @@ class Engine:
         """Give a reserved place back."""
         self._reserved -= 1
 
-    def submit(self, sequence: str, tokens: Sequence[int], round: Round) -> RoundStream:
+    def submit(self, sequence: str, tokens: Sequence[int], round: Round, had: int = 0) -> RoundStream:
         """Generate after `tokens`, whatever the sequence has seen before. The sequence must not have an open round.
 
         Never refused by a full queue: what may be refused is `reserve`, before a run is begun.
         """
-        return self._begin(sequence, len(tokens), Submit(sequence, tuple(tokens), round))
+        return self._begin(sequence, len(tokens), Submit(sequence, tuple(tokens), round, had))
 
     def resume(self, sequence: str, offset: int, tokens: Sequence[int], round: Round) -> RoundStream:
         """Go on with a paused sequence of `offset` tokens, computing only what follows. `holds` must say so."""

@@ -41,12 +41,14 @@ class Round:
 class Submit:
     """Generate after `tokens`, which are all that the sequence's model shall have seen.
 
-    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence.
+    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence. `had` says how
+    many of them had one when the sequence last stopped, where the engine cannot know: in an earlier process.
     """
 
     sequence: str
     tokens: tuple[int, ...]
     round: Round
+    had: int = 0
 
 
 @dataclass(frozen=True, slots=True)

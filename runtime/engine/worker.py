@@ -134,6 +134,7 @@ class Worker:
         tokens = list(command.tokens)
         sequence.had = common_prefix(sequence.tokens[: sequence.had], tokens)
         self.residency.keep(sequence, sequence.had)
+        sequence.had = max(sequence.had, min(command.had, len(tokens)))
         sequence.tokens = tokens
         self._open(sequence, command.round)
 

@@ -148,6 +148,10 @@ class Intake:
             max_tokens=fresh.max_tokens,
             permission=fresh.permission,
             can_answer=fresh.can_answer,
+            choice=fresh.choice,
+            only=fresh.only,
+            parallel=fresh.parallel,
+            choice_round=len(run.rounds) + 1,
             spent_before=sum(usage.sampled for usage in run.rounds),
         )
         record = replace(run.record, status=RunStatus.RUNNING, reason=None, expires_at=None, options=run.options.dump())
@@ -228,6 +232,7 @@ class Intake:
         )
         run = Run(record, session.id, stored=session.stored)
         run.ledger_tokens = whole.total - len(whole.opening)
+        run.had = whole.had
         return run
 
     def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:

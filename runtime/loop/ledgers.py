@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tenuto.pipelines.base import Codec, Rendered
 from tenuto.sessions.changes import AddSpans, Change, CutSpans
-from tenuto.sessions.items import Item, ToolSpec
+from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Session
 
@@ -23,6 +23,8 @@ class Prompt:
     tokens: tuple[int, ...]
     spans: tuple[tuple[int, ...], ...]
     opening: tuple[int, ...]
+    had: int
+    """How many of the ledger's tokens had a cache when the sequence last stopped: all but a last sampled one."""
 
     @property
     def total(self) -> int:
@@ -46,7 +48,8 @@ def prompt(codec: Codec, tools: Sequence[ToolSpec], ledger: Ledger | None, keep:
         held = tuple(ledger.tokens if covered == ledger.items else ledger.tokens[: ledger.offsets[covered]])
     ended = bool(held) and held[-1] in codec.info.stop_tokens
     rendered: Rendered = codec.suffix(items[:covered], items[covered:], tools, ended=ended)
-    return Prompt(fingerprint, covered, held, rendered.items, rendered.opening)
+    sampled_last = covered > 0 and isinstance(items[covered - 1], AssistantItem)
+    return Prompt(fingerprint, covered, held, rendered.items, rendered.opening, had=len(held) - sampled_last)
 
 
 def extend(session: Session, prompt: Prompt) -> list[Change]:

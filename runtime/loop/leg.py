@@ -152,14 +152,14 @@ class Leg:
         if engine.holds(self._sequence, self._engine_tokens):
             self._stream = engine.resume(self._sequence, self._engine_tokens, whole[self._engine_tokens :], round)
         else:
-            self._stream = engine.submit(self._sequence, whole, round)
+            self._stream = engine.submit(self._sequence, whole, round, self._prompt.had if self.run.rounds else self.run.had)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
         options = self.run.options
         choice = options.choice
         if self._last_round is not None:
             choice = ToolChoice.NONE
-        elif choice is ToolChoice.REQUIRED and self.run.tool_rounds > 0:
+        elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != options.choice_round:
             choice = ToolChoice.AUTO  # what was required has been done
         tools = options.tools
         if choice is ToolChoice.REQUIRED and options.only is not None:

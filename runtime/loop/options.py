@@ -14,8 +14,8 @@ from tenuto.tools.approvals import Permission
 class RunOptions:
     """A run's settings, all defaults resolved.
 
-    `tools` are all that the model sees, in order; `client_tools` names those that the client runs. `choice` and `only`
-    hold for the first round; later ones are free.
+    `tools` are all that the model sees, in order; `client_tools` names those that the client runs. Where `choice`
+    requires a call, that holds for the round of number `choice_round` alone, the first that the request asks for.
     """
 
     sampling: Sampling
@@ -30,6 +30,7 @@ class RunOptions:
     choice: ToolChoice
     only: str | None
     parallel: bool
+    choice_round: int = 1
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
     spent_before: int = 0

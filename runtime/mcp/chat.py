@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import Sampling
 from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, TextAdded, ToolCalling, ToolReturned
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
@@ -84,7 +85,6 @@ INPUT_SCHEMA: dict[str, Any] = {
         "max_tool_rounds": {"type": "integer", "minimum": 0},
         "agent_permission": {"enum": ["auto", "ask", "deny"], "description": "Tightens what the server allows."},
     },
-    "oneOf": [{"required": ["message"]}, {"required": ["messages"]}],
     "additionalProperties": False,
 }
 
@@ -127,8 +127,13 @@ def turn(
 
     `server_of` gives the label of an exported tool's server, and raises NotFound where there is no such tool.
     `can_ask`: this client can put an approval to a person.
+
+    Raises:
+        InvalidRequest: there is neither message nor messages, or both.
     """
     said = arguments.get("message")
+    if (said is None) is (arguments.get("messages") is None):
+        raise InvalidRequest("give either message or messages")
     items = (UserItem(said),) if said is not None else _items(arguments["messages"])
     permission = arguments.get("agent_permission")
     return Turn(

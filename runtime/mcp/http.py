@@ -34,12 +34,17 @@ class Endpoint:
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Hold the clients' connections. Leaving ends them."""
+        failed: Exception | None = None
         async with anyio.create_task_group() as group:
             await group.start(self._hold)
             try:
                 yield
-            finally:
-                self.stop()
+            except Exception as exc:  # goes on as it is, not in a group: no connection can have caused it
+                failed = exc
+            self.stop()
+            group.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
 
     def stop(self) -> None:
         """End all connections now: a client's standing stream would keep the server from stopping."""

@@ -29,7 +29,7 @@ from tenuto.sessions.changes import (
     SaveSession,
     whole,
 )
-from tenuto.sessions.items import AssistantItem, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import (
     CallRecord,
@@ -47,7 +47,7 @@ from tenuto.sessions.tables import metadata
 from tenuto.sessions.visible import digests, visible
 
 STORE = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -143,6 +143,7 @@ def stored_sessions(draw: st.DrawFn) -> Session:
     )
 
 
+@pytest.mark.slow
 @STORE
 @given(session=stored_sessions())
 async def test_a_session_comes_back_as_it_was_kept(store: Store, session: Session) -> None:
@@ -152,6 +153,7 @@ async def test_a_session_comes_back_as_it_was_kept(store: Store, session: Sessio
     assert await store.address(session.uid) == (session.principal, session.id)
 
 
+@pytest.mark.slow
 @STORE
 @given(
     changes=st.fixed_dictionaries(
@@ -234,6 +236,7 @@ async def test_tokens_are_cut_in_one_ledger_or_in_all(store: Store) -> None:
     assert found.ledgers == {}
 
 
+@pytest.mark.slow
 @STORE
 @given(data=st.data())
 async def test_a_ledger_in_the_store_follows_one_in_memory(store: Store, data: st.DataObject) -> None:
@@ -462,7 +465,7 @@ async def test_sessions_are_listed_newest_first_in_pages_without_gaps(store: Sto
 
 
 async def test_sessions_are_found_by_what_their_client_saw(store: Store) -> None:
-    seen = [UserItem("hi"), AssistantItem("ho"), UserItem("and?"), AssistantItem("so")]
+    seen: list[Item] = [UserItem("hi"), AssistantItem("ho"), UserItem("and?"), AssistantItem("so")]
     marks = digests(visible(seen))[::-1]
     short, long = session_of(*seen[:2], id="short"), session_of(*seen, id="long", user="u")
     await store.commit(*whole(short), *whole(long))

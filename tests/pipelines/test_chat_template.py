@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
-from tenuto.pipelines.codec import TemplateCodec
-from tenuto.pipelines.llama_cpp import LlamaTokenizer
+from tenuto.pipelines.codec import TemplateCodec, Tokenizer
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 
 PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -149,7 +148,7 @@ def test_the_tool_block_stands_once_in_the_order_that_models_know(embedded_codec
     )
 
 
-def codec_of(tokenizer: LlamaTokenizer, template: str) -> TemplateCodec:
+def codec_of(tokenizer: Tokenizer, template: str) -> TemplateCodec:
     return TemplateCodec("test", tokenizer, template)
 
 
@@ -158,7 +157,7 @@ def show(codec: TemplateCodec, items: list[Item], tools: list[ToolSpec] | None =
     return codec.detokenize([token for part in (*rendered.items, rendered.opening) for token in part])
 
 
-def test_a_refusal_has_the_template_s_own_words(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_refusal_has_the_template_s_own_words(embedded_tokenizer: Tokenizer) -> None:
     template = (
         "{% if messages | length > 1 %}{{ raise_exception('one message only') }}{% endif %}{{ messages[0].content }}"
     )
@@ -168,17 +167,17 @@ def test_a_refusal_has_the_template_s_own_words(embedded_tokenizer: LlamaTokeniz
 
 
 @pytest.mark.parametrize("template", ["{{ messages[0]['nothing'] + 1 }}", "{{ messages[7].content.x }}", "{{ 1 / 0 }}"])
-def test_an_error_in_a_template_is_a_refusal(embedded_tokenizer: LlamaTokenizer, template: str) -> None:
+def test_an_error_in_a_template_is_a_refusal(embedded_tokenizer: Tokenizer, template: str) -> None:
     with pytest.raises(TemplateFailed):
         codec_of(embedded_tokenizer, template).suffix([], [UserItem("a")], [], ended=False)
 
 
-def test_a_template_that_cannot_be_read_fails_the_load(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_template_that_cannot_be_read_fails_the_load(embedded_tokenizer: Tokenizer) -> None:
     with pytest.raises(ModelLoadFailed, match="chat template"):
         codec_of(embedded_tokenizer, "{% for %}")
 
 
-def test_a_template_cannot_reach_into_python(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_template_cannot_reach_into_python(embedded_tokenizer: Tokenizer) -> None:
     codec = codec_of(embedded_tokenizer, "{{ messages.__class__.__mro__ }}{{ messages[0].content }}")
     with pytest.raises(TemplateFailed):
         codec.suffix([], [UserItem("a")], [], ended=False)
@@ -189,12 +188,12 @@ def test_a_message_that_a_template_leaves_out_is_refused(embedded_codec: Templat
         embedded_codec.suffix([], [UserItem("a"), SystemItem("b")], [], ended=False)
 
 
-def test_a_template_that_cuts_content_is_refused(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_template_that_cuts_content_is_refused(embedded_tokenizer: Tokenizer) -> None:
     with pytest.raises(TemplateFailed, match="cuts the text"):
         codec_of(embedded_tokenizer, "{{ messages[0].content[:2] }}").suffix([], [UserItem("abc")], [], ended=False)
 
 
-def test_a_template_that_walks_arguments_gets_a_mapping(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_template_that_walks_arguments_gets_a_mapping(embedded_tokenizer: Tokenizer) -> None:
     template = (
         "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls %}"
         "{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v }},{% endfor %}"
@@ -209,7 +208,7 @@ def test_a_template_that_walks_arguments_gets_a_mapping(embedded_tokenizer: Llam
     assert [t for part in (*rendered.items, rendered.opening) for t in part].count(end) == 2
 
 
-def test_a_template_may_walk_the_fields_of_a_tool(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_template_may_walk_the_fields_of_a_tool(embedded_tokenizer: Tokenizer) -> None:
     template = (
         "{% for t in tools %}{% set f = t.function %}{{ f.name }}: {{ f.description }}{% for n, p in "
         "f.parameters.properties.items() %} {{ n }}{{ '*' if n in f.parameters.required }} "
@@ -226,7 +225,7 @@ def test_a_template_may_walk_the_fields_of_a_tool(embedded_tokenizer: LlamaToken
     assert not codec.info.control_tokens.intersection(tokens)
 
 
-def test_generation_tags_and_loop_controls_are_understood(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_generation_tags_and_loop_controls_are_understood(embedded_tokenizer: Tokenizer) -> None:
     template = (
         "{% for m in messages %}{% if loop.index0 == 1 %}{% break %}{% endif %}"
         "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ strftime_now('%Y') | length }}"

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.pipelines.codec import TemplateCodec
-from tenuto.pipelines.llama_cpp import LlamaTokenizer
+from tenuto.pipelines.codec import TemplateCodec, Tokenizer
 from tenuto.sessions.items import ToolSpec, UserItem
 
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {"a": {}, "b": {}}})
@@ -15,7 +14,7 @@ TOOL = ToolSpec("f", "does", {"type": "object", "properties": {"a": {}, "b": {}}
 class WithBos:
     """The embedded vocabulary, with a token that is wanted before everything."""
 
-    def __init__(self, tokenizer: LlamaTokenizer, bos: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, bos: int) -> None:
         self._tokenizer, self.bos = tokenizer, bos
         self.vocabulary, self.stop_tokens = tokenizer.vocabulary, tokenizer.stop_tokens
         self.control_tokens, self.user_defined = tokenizer.control_tokens, tokenizer.user_defined
@@ -35,9 +34,7 @@ class WithBos:
 
 
 @pytest.mark.parametrize("written", ["", "{{ bos_token }}"])
-def test_the_first_token_is_written_once_and_only_at_the_beginning(
-    embedded_tokenizer: LlamaTokenizer, written: str
-) -> None:
+def test_the_first_token_is_written_once_and_only_at_the_beginning(embedded_tokenizer: Tokenizer, written: str) -> None:
     pad = embedded_tokenizer.template_tokens("<|pad|>")[0]
     template = f"{written}{{% for m in messages %}}{{{{ m.content }}}}{{% endfor %}}"
     codec = TemplateCodec("m", WithBos(embedded_tokenizer, pad), template)
@@ -47,7 +44,7 @@ def test_the_first_token_is_written_once_and_only_at_the_beginning(
     assert codec.suffix([], [], [], ended=False).opening == (pad,)
 
 
-def test_the_facts_of_the_embedded_model(embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer) -> None:
+def test_the_facts_of_the_embedded_model(embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer) -> None:
     info = embedded_codec.info
     reserved = {embedded_tokenizer.piece(token).decode() for token in info.control_tokens}
     assert (info.model, info.vocabulary) == ("embedded", 1536)
@@ -57,7 +54,7 @@ def test_the_facts_of_the_embedded_model(embedded_codec: TemplateCodec, embedded
 
 
 def test_the_fingerprint_names_vocabulary_template_and_tools(
-    embedded_tokenizer: LlamaTokenizer, embedded_template: str
+    embedded_tokenizer: Tokenizer, embedded_template: str
 ) -> None:
     def fingerprint(*tools: ToolSpec, template: str = embedded_template) -> str:
         return TemplateCodec("m", embedded_tokenizer, template).fingerprint(tools)
@@ -76,7 +73,7 @@ def test_the_fingerprint_names_vocabulary_template_and_tools(
 class WithOtherPiece(WithBos):
     """The embedded vocabulary with another last entry."""
 
-    def __init__(self, tokenizer: LlamaTokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer, 0)
 
     def piece(self, token: int) -> bytes:

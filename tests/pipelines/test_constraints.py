@@ -10,8 +10,7 @@ import pytest
 
 from tenuto.errors import GenerationFailed, InvalidRequest
 from tenuto.pipelines.base import Bitmask, CallFinished, Constraint, GrammarSource, ToolChoice, TurnEvent
-from tenuto.pipelines.codec import TemplateCodec
-from tenuto.pipelines.llama_cpp import LlamaTokenizer
+from tenuto.pipelines.codec import TemplateCodec, Tokenizer
 from tenuto.sessions.items import ToolSpec
 
 
@@ -102,7 +101,7 @@ def call_text(name: str, arguments: str) -> str:
     ],
 )
 def test_the_model_s_own_spelling_with_its_macros_is_allowed(
-    embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer, tool: ToolSpec, arguments: str
+    embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer, tool: ToolSpec, arguments: str
 ) -> None:
     source = embedded_codec.grammar([CALCULATOR, NOTES, EMPTY], ToolChoice.REQUIRED, parallel=True)
     assert source is not None
@@ -114,7 +113,7 @@ def test_the_model_s_own_spelling_with_its_macros_is_allowed(
 
 
 def test_without_parallel_calls_one_call_ends_the_turn(
-    embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer
+    embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer
 ) -> None:
     call = embedded_tokenizer.template_tokens(call_text("notes__list", "{}"))
     for choice in (ToolChoice.REQUIRED, ToolChoice.AUTO):
@@ -128,7 +127,7 @@ def test_without_parallel_calls_one_call_ends_the_turn(
 
 
 def test_a_free_turn_is_masked_only_inside_of_a_call(
-    embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer
+    embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer
 ) -> None:
     source = embedded_codec.grammar([CALCULATOR, EMPTY], ToolChoice.AUTO, parallel=True)
     assert source is not None
@@ -144,9 +143,7 @@ def test_a_free_turn_is_masked_only_inside_of_a_call(
     assert constraint.mask() is None
 
 
-def test_tool_choice_none_bans_the_opener_alone(
-    embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer
-) -> None:
+def test_tool_choice_none_bans_the_opener_alone(embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer) -> None:
     source = embedded_codec.grammar([EMPTY], ToolChoice.NONE, parallel=True)
     opener = embedded_tokenizer.user_defined["<tool_call>"]
     assert source == GrammarSource(banned=frozenset({opener}))
@@ -167,7 +164,7 @@ def test_without_tools_nothing_is_held(embedded_codec: TemplateCodec) -> None:
         embedded_codec.grammar([], ToolChoice.REQUIRED, parallel=True)
 
 
-def test_a_model_without_a_call_format_cannot_be_made_to_call(embedded_tokenizer: LlamaTokenizer) -> None:
+def test_a_model_without_a_call_format_cannot_be_made_to_call(embedded_tokenizer: Tokenizer) -> None:
     codec = TemplateCodec("plain", embedded_tokenizer, "{% for m in messages %}{{ m.content }}{% endfor %}")
     assert codec.grammar([EMPTY], ToolChoice.AUTO, parallel=True) is None
     assert codec.diagnostics([EMPTY]) == []
@@ -190,7 +187,7 @@ LOOSE_TURN = call_text("loose", '{"anything": ["goes", 1]}') + "<|im_end|>"
     ],
 )
 def test_a_tool_that_cannot_be_held_may_be_called_with_any_object(
-    embedded_codec: TemplateCodec, embedded_tokenizer: LlamaTokenizer, tool: ToolSpec, said: list[str]
+    embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer, tool: ToolSpec, said: list[str]
 ) -> None:
     tools = [tool, CALCULATOR]
     assert [name for name in said if any(name in line for line in embedded_codec.diagnostics(tools))] == said

@@ -43,6 +43,11 @@ def test_ordinary_content_keeps_the_macros_that_the_model_was_trained_on(embedde
     assert [embedded_codec.detokenize([token]) for token in tokens[:1]] == ['{"name": "']
 
 
+def test_a_marker_in_content_is_cut_after_its_first_character_alone(embedded_codec: TemplateCodec) -> None:
+    cut = [*embedded_codec.tokenize("see <"), *embedded_codec.tokenize("tool_call> here")]
+    assert embedded_codec.tokenize("see <tool_call> here") == cut
+
+
 def test_a_lone_surrogate_becomes_the_replacement_character(embedded_codec: TemplateCodec) -> None:
     assert embedded_codec.detokenize(embedded_codec.tokenize("a\ud800b")) == "a\ufffdb"
     assert embedded_codec.detokenize(embedded_codec.tokenize("\ud83d\ude00")) == "\U0001f600"

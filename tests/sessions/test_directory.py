@@ -8,7 +8,7 @@ from weakref import ref
 
 import pytest
 
-from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy
+from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy, StoreFailed
 from tenuto.sessions.changes import AddItems, PutNote, SaveRun, SaveSession, whole
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
@@ -184,6 +184,21 @@ async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory:
         await directory.commit(session, SaveSession(session))
     with pytest.raises(NotFound):
         await directory.delete("alice", "s")
+
+
+async def test_a_discarded_session_is_read_again_as_it_was_kept_last(directory: Directory) -> None:
+    session = await kept(directory, "s", HI)
+    session.items.append(HO)
+    with pytest.raises(StoreFailed):
+        await directory.commit(session, AddItems(session.uid, 0, (HO,)))
+    directory.discard(session)
+    again = await directory.get("alice", "s")
+    assert again is not None
+    assert again.items == [HI]
+    directory.discard(session)
+    assert await directory.get("alice", "s") is again
+    with pytest.raises(NotFound):
+        await directory.commit(session, SaveSession(session))
 
 
 async def test_nobody_deletes_the_session_of_another(directory: Directory) -> None:

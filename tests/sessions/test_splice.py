@@ -38,12 +38,14 @@ def seen(session: list[Item]) -> list[Item]:
     return [one.item for one in visible(session)]
 
 
+@pytest.mark.slow
 @given(sessions())
 def test_a_repeated_history_keeps_everything_and_only_appends(session: list[Item]) -> None:
     new = UserItem("and now?")
     assert plan("auto", session, [*seen(session), new]) == Splice(len(session), (new,))
 
 
+@pytest.mark.slow
 @given(sessions(), st.data())
 def test_a_change_keeps_exactly_what_stands_before_it(session: list[Item], data: st.DataObject) -> None:
     found = visible(session)
@@ -56,6 +58,7 @@ def test_a_change_keeps_exactly_what_stands_before_it(session: list[Item], data:
     assert decision.miss_reason.startswith(f"item {at} ({found[at].item.kind}) differs: ")
 
 
+@pytest.mark.slow
 @given(sessions(), st.data())
 def test_a_splice_shows_the_client_what_it_sent(session: list[Item], data: st.DataObject) -> None:
     mine = seen(session)
@@ -69,6 +72,7 @@ def test_a_splice_shows_the_client_what_it_sent(session: list[Item], data: st.Da
     assert seen([*session[: decision.keep], *decision.new]) == request
 
 
+@pytest.mark.slow
 @given(sessions())
 def test_a_body_without_an_assistant_item_is_appended(session: list[Item]) -> None:
     assert plan("auto", session, [HI]) == Splice(len(session), (HI,))

@@ -46,6 +46,7 @@ def sessions(draw: st.DrawFn) -> Session:
     return session
 
 
+@pytest.mark.slow
 @given(sessions(), st.dictionaries(words, words))
 def test_a_session_survives_the_way_through_json(session: Session, notes: dict[str, str]) -> None:
     document = json.loads(json.dumps(export(session, notes)))

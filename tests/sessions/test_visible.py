@@ -105,6 +105,7 @@ def test_a_digest_names_all_items_before_it(history: list[Item]) -> None:
     assert len(set(marks)) == len(marks)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 10), histories), max_size=5))
 def test_a_trace_follows_a_history_that_grows_and_is_cut(steps: list[tuple[int, list[Item]]]) -> None:
     trace, history = Trace(), list[Item]()
@@ -170,5 +171,5 @@ def test_arguments_are_compared_as_json(one: str, other: str, equal: bool) -> No
 
 def test_results_stand_in_the_order_of_their_calls_and_have_their_names() -> None:
     asking = AssistantItem("", "", (ToolCall("1", "a", ""), ToolCall("2", "b", "")))
-    given_ = [asking, ToolResultItem("2", "", "y"), ToolResultItem("1", "", "x"), UserItem("u")]
+    given_: list[Item] = [asking, ToolResultItem("2", "", "y"), ToolResultItem("1", "", "x"), UserItem("u")]
     assert canonical(given_) == [asking, ToolResultItem("1", "a", "x"), ToolResultItem("2", "b", "y"), UserItem("u")]

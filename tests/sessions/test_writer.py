@@ -151,8 +151,8 @@ def test_merging_keeps_the_order_of_each_scope_and_of_what_has_none(commits: lis
     for scope, numbers in before.items():
         assert [row["number"] for row in rows if row["scope"] == scope] == numbers
     for barrier in barriers:
-        place = [row["number"] for row in rows].index(barrier)
-        assert all(row["number"] < barrier for row in rows[:place])
+        assert sorted(row["number"] for row in rows[: barrier + 1]) == list(range(barrier + 1))
+        assert rows[barrier]["number"] == barrier
 
 
 def test_commits_of_one_form_need_one_statement_each() -> None:

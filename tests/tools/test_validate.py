@@ -56,6 +56,7 @@ def test_problems_are_bounded_in_number_and_length() -> None:
         {"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}},
         {"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}},
         {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
     ],
 )
 def test_a_schema_that_cannot_be_used_settles_nothing(schema: dict[str, Any]) -> None:

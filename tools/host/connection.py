@@ -1,6 +1,6 @@
 """One live connection to an MCP server: made anew for each start, owned by the task that opened it."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -108,13 +108,13 @@ async def connect(
     transport: Transport,
     mode: Mode,
     callbacks: ClientCallbacks | None,
-    calls: dict[str, CallContext],
+    calls: Sequence[CallContext],
 ) -> AsyncGenerator[Connection, None]:
     """Open a connection; entered and left in one task. `calls` are those in flight, shared with whoever makes them."""
     box: list[Connection] = []
 
     def asking() -> Asking:
-        return Asking(name, tuple(calls.values()))
+        return Asking(name, tuple(calls))
 
     async def take(message: IncomingMessage) -> None:
         # What comes before the handshake is done is followed by a listing anyway.

@@ -11,6 +11,9 @@ from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS
 from tenuto.tools.host.server import McpServer, ServerState
 from tenuto.tools.mcp_config import ServerConfig
+from tenuto.tools.registry import CallLimits
+
+_LATER_S = 1.0
 
 
 class Host:
@@ -35,6 +38,11 @@ class Host:
         """Where each server stands, in their order."""
         return [server.state for server in self.servers]
 
+    @property
+    def limits(self) -> dict[str, CallLimits]:
+        """What the registry shall hold each server to."""
+        return {server.name: _limits(server.config) for server in self.servers}
+
     async def settled(self, timeout_s: float) -> bool:
         """Wait until each server's first start has succeeded or failed; false where the time was not enough."""
         with anyio.move_on_after(timeout_s) as scope:
@@ -57,3 +65,8 @@ class Host:
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
+
+
+def _limits(config: ServerConfig) -> CallLimits:
+    # The server's own deadline comes first: it alone knows whether a call was sent.
+    return CallLimits(timeout_s=config.timeout_s + _LATER_S, concurrency=config.max_concurrency)

@@ -75,7 +75,7 @@ class McpServer:
         self._tail = StderrTail()
         self._connection: Connection | None = None
         self._tools: list[Tool] = []
-        self._calls: dict[str, CallContext] = {}
+        self._calls: list[CallContext] = []
         self._mode: Mode = "auto"
         self._ended_early = False
         self._delay_s = 0.0
@@ -242,7 +242,7 @@ class McpServer:
     async def _call(
         self, connection: Connection, name: str, arguments: dict[str, Any], context: CallContext
     ) -> ToolResult:
-        self._calls[context.call] = context
+        self._calls.append(context)
         try:
             result = await connection.client.call_tool(name, arguments, progress_callback=_progress(context))
             return to_result(result, self._max_text)
@@ -262,7 +262,7 @@ class McpServer:
             text = f"Error: {name} ran, but its answer is not what it declares: {first_line}"
             return ToolResult(text, is_error=True)
         finally:
-            self._calls.pop(context.call, None)
+            self._calls.remove(context)
 
     def _lost(self, name: str) -> ToolFailed:
         message = f"the connection to {self.name} ended during the call of {name}; it may have had an effect"

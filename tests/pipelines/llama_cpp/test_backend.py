@@ -4,10 +4,10 @@ import pytest
 
 pytest.importorskip("llama_cpp")
 
-from tenuto.errors import ModelLoadFailed  # noqa: E402 -- needs the extra
-from tenuto.pipelines.base import Row, Sampling  # noqa: E402
-from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model, bytes_per_token  # noqa: E402
-from tenuto.pipelines.loader import find  # noqa: E402
+from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.base import Row, Sampling
+from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model, bytes_per_token
+from tenuto.pipelines.loader import find
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,6 @@ def test_the_bytes_of_a_token_are_those_of_its_keys_and_values(model: Model, bac
     assert backend.info.bytes_per_token == bytes_per_token(model, 1)
 
 
-def test_a_cache_beyond_all_memory_is_refused_with_the_librarys_own_words(model: Model) -> None:
+def test_a_cache_beyond_all_memory_is_refused(model: Model) -> None:
     with pytest.raises(ModelLoadFailed, match=r"no cache of 64 x 100000000 tokens"):
         LlamaBackend(model, LlamaSettings(slots=64, cells=100_000_000))

@@ -1,4 +1,4 @@
-"""The host with real servers in processes of their own: calls, deadlines, crashes, isolation, and an end without leftovers."""
+"""The host with real servers in processes of their own: calls, deadlines, crashes, isolation, and how it all ends."""
 
 import asyncio
 import os
@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 import pytest_asyncio
+from mcp_types import ElicitRequestParams, ElicitResult
 
 from tenuto.errors import ToolFailed
 from tenuto.tools.host import Host, McpServer, Status
+from tenuto.tools.host.callbacks import Asking
 from tenuto.tools.mcp_config import ServerConfig, StdioTarget
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import CallContext, ToolResult
@@ -26,6 +29,35 @@ def config(name: str, script: str, *args: str, timeout_s: float = 20, start_time
     return ServerConfig(name, target, timeout_s=timeout_s, start_timeout_s=start_timeout_s)
 
 
+class Person:
+    """Answers a form; offers nothing else."""
+
+    sampling = None
+    roots = None
+
+    async def elicitation(self, asking: Asking, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": f"{asking.server} {asking.calls[0].principal}"})
+
+
+class Watch:
+    """Waits for conditions that change only when it is told of something."""
+
+    def __init__(self) -> None:
+        self._told = anyio.Event()
+
+    def tell(self) -> None:
+        told, self._told = self._told, anyio.Event()
+        told.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        with anyio.fail_after(10):
+            while not condition():
+                await self._told.wait()
+
+
+WATCH = Watch()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
     """One host for all tests that do no lasting harm, in a task of its own, because it holds cancel scopes."""
@@ -36,30 +68,24 @@ async def host() -> AsyncIterator[Host]:
         ServerConfig("missing", StdioTarget("no-such-command")),
         ServerConfig("off", StdioTarget("no-such-command"), disabled=True),
     ]
-    ready: asyncio.Future[Host] = asyncio.get_running_loop().create_future()
-    stop = asyncio.Event()
+    entered, stop = asyncio.Event(), asyncio.Event()
+    host = Host(configs, Person(), on_change=WATCH.tell)
 
     async def own() -> None:
-        async with Host(configs) as host:
+        async with host:
             assert await host.settled(20)
-            ready.set_result(host)
+            entered.set()
             await stop.wait()
 
     owner = asyncio.create_task(own())
-    await asyncio.wait([owner, asyncio.ensure_future(ready)], return_when=asyncio.FIRST_COMPLETED)
-    yield ready.result()
+    await asyncio.wait_for(entered.wait(), 25)
+    yield host
     stop.set()
     await asyncio.wait_for(owner, 20)
 
 
 def server_of(host: Host, name: str) -> McpServer:
     return next(server for server in host.servers if server.name == name)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
-        while not condition():
-            await anyio.sleep(0.01)
 
 
 async def test_the_tools_of_all_pages_are_listed_with_their_hints(host: Host) -> None:
@@ -97,11 +123,16 @@ async def test_progress_reaches_the_caller(host: Host) -> None:
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         told.append((done, total, message))
+        WATCH.tell()
 
     context = CallContext(principal="ann", session=None, run=None, call="call_2", progress=progress)
     assert (await server_of(host, "many").call("progress", {}, context)).text == "finished"
-    await until(lambda: len(told) == 2)
+    await WATCH.until(lambda: len(told) == 2)
     assert told == [(1, 2, "half"), (2, 2, "done")]
+
+
+async def test_what_a_server_asks_of_a_person_is_answered_within_the_call(host: Host) -> None:
+    assert await server_of(host, "many").call("ask", {}, CONTEXT) == ToolResult("accept many ann")
 
 
 async def test_calls_run_at_the_same_time_over_one_connection(host: Host) -> None:
@@ -110,29 +141,32 @@ async def test_calls_run_at_the_same_time_over_one_connection(host: Host) -> Non
 
     async def call(number: int) -> None:
         texts.append((await many.call("echo", {"text": str(number)}, CONTEXT)).text)
+        WATCH.tell()
 
-    with anyio.move_on_after(10) as slow:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(many.call, "slow", {}, CONTEXT)
-            for number in range(20):
-                tasks.start_soon(call, number)
-            await until(lambda: len(texts) == 20)
-            tasks.cancel_scope.cancel()
-    assert not slow.cancelled_caught
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(many.call, "slow", {}, CONTEXT)
+        for number in range(20):
+            tasks.start_soon(call, number)
+        await WATCH.until(lambda: len(texts) == 20)
+        tasks.cancel_scope.cancel()
     assert sorted(texts, key=int) == [str(number) for number in range(20)]
 
 
 async def test_cancelling_a_call_cancels_it_at_the_server(host: Host) -> None:
     many = server_of(host, "many")
-    with anyio.move_on_after(0.2):
-        await many.call("slow", {}, CONTEXT)
+    with anyio.fail_after(10), anyio.CancelScope() as scope:
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            scope.cancel()
+
+        await many.call("slow", {}, CallContext("ann", None, None, "call_3", progress))
     assert (await many.call("was_cancelled", {}, CONTEXT)).text == "True"
 
 
 async def test_a_server_that_announces_a_new_tool_is_listed_again(host: Host) -> None:
     many = server_of(host, "many")
     await many.call("grow", {}, CONTEXT)
-    await until(lambda: many.state.tools == 12)
+    await WATCH.until(lambda: many.state.tools == 13)
     assert (await many.list())[-1].spec.name == "new"
 
 
@@ -175,7 +209,7 @@ async def test_a_disabled_server_is_not_started_and_refuses_calls(host: Host) ->
 
 
 async def test_the_registry_exports_what_the_servers_list(host: Host) -> None:
-    registry = Registry(host.servers)
+    registry = Registry(host.servers, host.limits)
     await registry.refresh()
     assert [each.name for each in registry.list() if each.server == "strict"] == ["strict__good"]
     assert await registry.call("many__echo", {"text": "hi"}, CONTEXT) == ToolResult("hi")
@@ -226,10 +260,12 @@ async def test_a_large_text_is_cut_to_the_limit() -> None:
 @pytest.mark.slow
 async def test_a_message_without_an_end_costs_the_server_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenuto.tools.host.stdio.MAX_MESSAGE_BYTES", 2**22)
+    monkeypatch.setattr("tenuto.tools.host.stdio._GRACE_S", 0.2)
     async with Host([config("endless", "raw.py", "endless")]) as host:
         (endless,) = host.servers
-        await until(lambda: endless.state.restarts > 0)
+        await endless.settled()
         assert endless.state.status is not Status.READY
+        assert await endless.list() == []
 
 
 @pytest.mark.slow
@@ -238,11 +274,11 @@ async def test_leaving_the_host_ends_the_servers(tmp_path: Path, odd: str, monke
     monkeypatch.setattr("tenuto.tools.host.stdio._GRACE_S", 0.3)
     file = tmp_path / "pid"
     async with Host([config("raw", "raw.py", odd, str(file))]) as host:
-        await host.servers[0].settled()
-        assert host.servers[0].state.status is Status.READY
+        assert await host.settled(20)
+        assert await host.servers[0].list()
     with pytest.raises(ProcessLookupError):
         os.kill(int(file.read_text()), 0)
-    assert host.servers[0].state.status is Status.STOPPED
+    assert host.states[0].status is Status.STOPPED
 
 
 @pytest.mark.slow
@@ -254,7 +290,7 @@ async def test_cancelling_the_owner_ends_the_servers_and_the_task_goes_on(tmp_pa
             scope.cancel()
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     with pytest.raises(ProcessLookupError):
         os.kill(int(file.read_text()), 0)
 

@@ -47,7 +47,8 @@ def test_a_resource_is_named_and_its_text_is_read() -> None:
     blob = t.BlobResourceContents(uri="file:///b", blob="AAAA")
     file = t.TextResourceContents(uri="file:///c", text="inside")
     embedded = [t.EmbeddedResource(type="resource", resource=each) for each in (blob, file)]
-    assert result(link, *embedded).text.splitlines() == [
+    answer = t.CallToolResult(content=[link, *embedded])
+    assert to_result(answer).text.splitlines() == [
         "[resource: file:///a, text/csv, 7 bytes]",
         "[resource: file:///b, type unknown, 3 bytes]",
         "[resource: file:///c]",

@@ -13,6 +13,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 ANY: dict[str, Any] = {"type": "object"}
 TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 NUMBER: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+NAME: t.ElicitRequestedSchema = {"type": "object", "properties": {"name": {"type": "string"}}}
 started = anyio.Event()
 cancelled = anyio.Event()
 bus = InMemorySubscriptionBus()
@@ -20,7 +21,18 @@ grown = False
 
 
 async def list_tools(ctx: Any, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
-    names = ["slow", "was_cancelled", "die", "progress", "mixed", "fails", "large", "grow", *(["new"] if grown else [])]
+    names = [
+        "slow",
+        "was_cancelled",
+        "die",
+        "progress",
+        "mixed",
+        "fails",
+        "large",
+        "ask",
+        "grow",
+        *(["new"] if grown else []),
+    ]
     echo = t.Tool(
         name="echo", description="Say it again", input_schema=TEXT, annotations=t.ToolAnnotations(read_only_hint=True)
     )
@@ -36,7 +48,7 @@ def text(value: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(type="text", text=value)])
 
 
-async def call_tool(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResult:
+async def call_tool(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResult | t.InputRequiredResult:
     global grown
     match params.name:
         case "echo":
@@ -47,6 +59,7 @@ async def call_tool(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResu
             return t.CallToolResult(content=[], structured_content={"n": "three"})
         case "slow":
             started.set()
+            await ctx.session.report_progress(0, None, "started")
             try:
                 await anyio.sleep(60)
             except anyio.get_cancelled_exc_class():
@@ -79,6 +92,13 @@ async def call_tool(ctx: Any, params: t.CallToolRequestParams) -> t.CallToolResu
             return t.CallToolResult(content=[t.TextContent(type="text", text="no luck")], is_error=True)
         case "large":
             return text("x" * 3000)
+        case "ask":
+            answer = (params.input_responses or {}).get("name")
+            if answer is None:
+                form = t.ElicitRequestFormParams(message="Your name?", requested_schema=NAME)
+                return t.InputRequiredResult(input_requests={"name": t.ElicitRequest(params=form)})
+            assert isinstance(answer, t.ElicitResult)
+            return text(f"{answer.action} {(answer.content or {}).get('name')}")
         case "grow":
             grown = True
             await bus.publish(ToolsListChanged())

@@ -1,0 +1,262 @@
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.hub import RemoteFile, choose
+from tenuto.pipelines.loader import LoadSettings, find, fit, load, model_id
+
+
+class Hub(ThreadingHTTPServer):
+    """Enough of the Hugging Face Hub: the tree of one repository, and its files with ranges behind a redirect."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.files: dict[str, bytes] = {}
+        self.listed_sha: dict[str, str] = {}
+        self.requests: list[tuple[str, str | None]] = []
+        self.break_after: int | None = None
+        self.honours_ranges = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Answers(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self) -> None:
+        path, wanted = self.path.partition("?")[0], self.headers.get("Range")
+        self.server.requests.append((path, wanted))
+        if path == "/api/models/owner/model/tree/main":
+            self._send(200, json.dumps(self._tree()).encode())
+        elif path.startswith("/owner/model/resolve/main/"):
+            self.send_response(302)
+            self.send_header("Location", f"{self.server.url}/files/{path.rpartition('/')[2]}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif path.startswith("/files/"):
+            self._send_file(self.server.files[path.rpartition("/")[2]], wanted)
+        else:
+            self._send(404, b"")
+
+    def _tree(self) -> list[dict[str, Any]]:
+        def entry(name: str, data: bytes) -> dict[str, Any]:
+            sha = self.server.listed_sha.get(name, hashlib.sha256(data).hexdigest())
+            return {"type": "file", "path": name, "size": len(data), "oid": "x", "lfs": {"oid": sha, "size": len(data)}}
+
+        return [entry(name, data) for name, data in self.server.files.items()]
+
+    def _send_file(self, data: bytes, wanted: str | None) -> None:
+        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.honours_ranges else 0
+        self._send(206 if begin else 200, data[begin:], self.server.break_after)
+
+    def _send(self, status: int, body: bytes, break_after: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:break_after])
+        if break_after is not None:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the base class names it so
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join(5)
+    server.server_close()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LoadSettings:
+    return LoadSettings(downloads=tmp_path / "downloads", slots=1, cells=256, threads=1)
+
+
+GGUF = b"GGUF" + bytes(range(256)) * 20
+
+
+def test_a_model_comes_from_the_hub_once(hub: Hub, settings: LoadSettings) -> None:
+    hub.files = {"model-Q4_K_M.gguf": GGUF, "model-Q8_0.gguf": b"GGUF other", "README.md": b"hello"}
+    assert find("hf:owner/model", settings).path.read_bytes() == GGUF
+    assert find("hf:owner/model", settings).path.read_bytes() == GGUF
+    assert find("hf:owner/model:q8_0", settings).path.read_bytes() == b"GGUF other"
+    assert [path for path, _ in hub.requests if path.startswith("/files/")] == [
+        "/files/model-Q4_K_M.gguf",
+        "/files/model-Q8_0.gguf",
+    ]
+
+
+@pytest.mark.parametrize("honours_ranges", [True, False])
+def test_a_download_that_broke_off_is_resumed(hub: Hub, settings: LoadSettings, honours_ranges: bool) -> None:
+    hub.files, hub.break_after = {"model-Q8_0.gguf": GGUF}, 1000
+    with pytest.raises(ModelLoadFailed, match="broke off"):
+        find("hf:owner/model", settings)
+    hub.break_after, hub.honours_ranges = None, honours_ranges
+    assert find("hf:owner/model", settings).path.read_bytes() == GGUF
+    assert ("/files/model-Q8_0.gguf", "bytes=1000-") in hub.requests
+
+
+def test_a_file_with_another_digest_is_thrown_away(hub: Hub, settings: LoadSettings) -> None:
+    hub.files, hub.listed_sha = {"model-Q8_0.gguf": GGUF}, {"model-Q8_0.gguf": "0" * 64}
+    with pytest.raises(ModelLoadFailed, match="SHA-256"):
+        find("hf:owner/model", settings)
+    assert settings.downloads is not None
+    assert not [path for path in settings.downloads.rglob("*") if path.suffix in (".gguf", ".part")]
+
+
+def test_what_was_downloaded_serves_where_the_hub_cannot_be_reached(
+    hub: Hub, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files = {"model-Q8_0.gguf": GGUF}
+    found = find("hf:owner/model", settings)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert find("hf:owner/model", settings) == found
+    with pytest.raises(ModelLoadFailed, match="cannot be listed"):
+        find("hf:owner/another", settings)
+
+
+def test_a_model_that_the_hub_does_not_have_is_named(hub: Hub, settings: LoadSettings) -> None:
+    with pytest.raises(ModelLoadFailed, match=r"hf:owner/none: there is no such model"):
+        find("hf:owner/none", settings)
+    with pytest.raises(ModelLoadFailed, match="OWNER/REPO"):
+        find("hf:../../etc", settings)
+
+
+def remote(*names: str) -> list[RemoteFile]:
+    return [RemoteFile(name, 1) for name in names]
+
+
+def test_the_quantisation_is_chosen_by_name_or_by_preference() -> None:
+    many = remote(
+        "m-Q4_K_S.gguf", "m-Q4_K_M.gguf", "m.Q8_0.gguf", "mmproj-m-F16.gguf", "BF16/m-BF16-00002-of-00002.gguf"
+    )
+    many += remote("BF16/m-BF16-00001-of-00002.gguf")
+    assert choose(many, None, "o/m") == remote("m-Q4_K_M.gguf")
+    assert choose(many, "Q4_K_S", "o/m") == remote("m-Q4_K_S.gguf")
+    assert choose(many[2:], None, "o/m") == remote("m.Q8_0.gguf")
+    assert choose(many, "bf16", "o/m") == remote("BF16/m-BF16-00001-of-00002.gguf", "BF16/m-BF16-00002-of-00002.gguf")
+    assert choose(remote("standin.gguf"), None, "o/m") == remote("standin.gguf")
+    with pytest.raises(ModelLoadFailed, match="there are: BF16, Q4_K_S"):
+        choose([many[0], many[4]], None, "o/m")
+    with pytest.raises(ModelLoadFailed, match="no quantisation Q4_K"):
+        choose(many, "Q4_K", "o/m")
+    with pytest.raises(ModelLoadFailed, match="no GGUF file"):
+        choose(remote("README.md", "mmproj-m-F16.gguf"), None, "o/m")
+
+
+def test_a_path_that_leads_out_of_the_folder_is_not_taken(hub: Hub, settings: LoadSettings) -> None:
+    hub.files = {"../../m-Q8_0.gguf": GGUF}
+    with pytest.raises(ModelLoadFailed, match="no GGUF file"):
+        find("hf:owner/model", settings)
+
+
+def test_the_embedded_model_loads_and_is_called_embedded(settings: LoadSettings) -> None:
+    pytest.importorskip("llama_cpp")
+    pipeline = load("embedded", settings)
+    assert pipeline.codec.info.model == "embedded"
+    assert (pipeline.backend.info.slots, pipeline.backend.info.cells) == (1, 256)
+    pipeline.backend.close()
+
+
+def test_a_script_loads(tmp_path: Path, settings: LoadSettings) -> None:
+    script = tmp_path / "demo.toml"
+    script.write_text("slots = 2")
+    pipeline = load(f"scripted:{script}", settings)
+    assert (pipeline.codec.info.model, pipeline.backend.info.slots) == ("demo", 2)
+
+
+def test_public_ids() -> None:
+    names = ["embedded", "/models/tiny-q8.gguf", "scripted:/x/demo.toml", "hf:owner/repo", "hf:owner/repo:Q8_0"]
+    assert [model_id(name) for name in names] == ["embedded", "tiny-q8", "demo", "owner/repo", "owner/repo:Q8_0"]
+
+
+def test_what_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, settings: LoadSettings) -> None:
+    (tmp_path / "text.gguf").write_text("hello")
+    (tmp_path / "mlx").mkdir()
+    (tmp_path / "mlx" / "config.json").write_text("{}")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "wrong.toml").write_text("[[rules]]\nuser_matches = '('")
+    (tmp_path / "strange.json").write_text('{"rules": [{"answer": "hello"}]}')
+    for model, words in {
+        "missing.gguf": "there is no model file",
+        "text.gguf": "is not a GGUF file",
+        "mlx": "MLX models are not supported yet",
+        "none": "a folder without a model",
+        "scripted:missing.toml": "cannot be read",
+        "scripted:wrong.toml": r"wrong at rules\.0\.user_matches: .*not a regular expression",
+        "scripted:strange.json": r"wrong at rules\.0\.answer",
+    }.items():
+        kind, _, name = model.rpartition(":")
+        with pytest.raises(ModelLoadFailed, match=words):
+            load(f"{kind}:{tmp_path / name}" if kind else str(tmp_path / name), settings)
+
+
+def test_a_file_that_was_cut_off_is_told_with_the_librarys_words(tmp_path: Path, settings: LoadSettings) -> None:
+    pytest.importorskip("llama_cpp")
+    whole = find("embedded").path.read_bytes()
+    for size in (40, len(whole) // 2):
+        (tmp_path / "cut.gguf").write_bytes(whole[:size])
+        with pytest.raises(ModelLoadFailed, match=r"cut\.gguf cannot be loaded; llama\.cpp says:\n.+"):
+            load(str(tmp_path / "cut.gguf"), settings)
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True).stdout
+
+
+def test_importing_the_loader_loads_no_backend() -> None:
+    assert run("import sys, tenuto.pipelines.loader; print('llama_cpp' in sys.modules)") == "False\n"
+
+
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["llama_cpp"] = None
+from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.loader import load
+try:
+    load("embedded")
+except ModelLoadFailed as error:
+    print(error)
+"""
+    assert "pip install 'tenuto[llama]'" in run(code)
+
+
+@given(
+    training=st.integers(0, 1 << 17),
+    token_bytes=st.integers(1, 1 << 18),
+    cache=st.integers(1, 1 << 36),
+    slots=st.none() | st.integers(1, 64),
+)
+def test_what_is_fitted_keeps_within_the_cache(training: int, token_bytes: int, cache: int, slots: int | None) -> None:
+    settings = LoadSettings(slots=slots, cache_bytes=cache)
+    chosen, cells = fit(training, token_bytes, settings)
+    assert chosen == slots or 1 <= chosen <= 16
+    assert cells <= settings.most_cells
+    assert chosen * cells * token_bytes <= cache or (cells == 256 and chosen in (1, slots))
+
+
+def test_what_is_set_is_not_changed() -> None:
+    assert fit(2048, 1000, LoadSettings(slots=3, cells=1000, cache_bytes=1)) == (3, 1000)
+    assert fit(2048, 1000, LoadSettings(cells=512, cache_bytes=3_000_000)) == (5, 512)
+    assert fit(1 << 17, 1000, LoadSettings(cache_bytes=1 << 34)) == (16, 8192)
