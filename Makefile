@@ -32,7 +32,6 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.wheel
 
 setup: $(VENV)/.runtime
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, assert_never
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -16,8 +16,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
+from tenuto.pipelines.message_fields import message_fields, tool_fields
 from tenuto.pipelines.slots import Slot, SlotTable, to_json
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolSpec, UserItem
 
 Part = str | Slot
 """Template text, or the slot of a content."""
@@ -107,7 +108,7 @@ class ChatTemplate:
 
     def tool_json(self, tools: Sequence[ToolSpec]) -> str:
         """The JSON of a tool list, as templates see it."""
-        return str(to_json([_tool(tool) for tool in tools]))
+        return str(to_json([tool_fields(tool) for tool in tools]))
 
     def _render(
         self, items: Sequence[Item], tools: Sequence[ToolSpec], *, opening: bool, mapped: bool | None = None
@@ -117,8 +118,8 @@ class ChatTemplate:
         try:
             text = self._template.render(
                 **self._special_texts,
-                messages=[_message(table, index, item, mapped=mapped) for index, item in enumerate(items)],
-                tools=[_tool(tool, table) for tool in tools] or self._no_tools,
+                messages=[message_fields(table, index, item, mapped=mapped) for index, item in enumerate(items)],
+                tools=[tool_fields(tool, table) for tool in tools] or self._no_tools,
                 add_generation_prompt=opening,
             )
             return table.split(text)
@@ -174,52 +175,6 @@ class ChatTemplate:
             return place, 0
         found = (text.find(closing) for closing in self._closings)
         return place, next((offset for offset in found if offset >= 0), 0)
-
-
-def _message(table: SlotTable, index: int, item: Item, *, mapped: bool) -> dict[str, Any]:
-    """An item in the form that templates expect, with slots for what others wrote."""
-    match item:
-        case SystemItem():
-            return {"role": "system", "content": table.slot(item.text, index) if item.text else ""}
-        case UserItem():
-            return {"role": "user", "content": table.slot(item.text, index)}
-        case AssistantItem():
-            return _assistant(table, index, item, mapped=mapped)
-        case ToolResultItem():
-            return {
-                "role": "tool",
-                "name": table.slot(item.name, index),
-                "tool_call_id": table.slot(item.call_id, index),
-                "content": table.slot(item.model_text, index),
-            }
-        case _:
-            assert_never(item)
-
-
-def _assistant(table: SlotTable, index: int, item: AssistantItem, *, mapped: bool) -> dict[str, Any]:
-    # Templates test the truth of a content that comes with calls; without calls it must have a place in any case.
-    content = table.slot(item.text, index) if item.text or not item.calls else ""
-    message: dict[str, Any] = {"role": "assistant", "content": content}
-    if item.reasoning:
-        message["reasoning_content"] = table.slot(item.reasoning, index)
-    if item.calls:
-        message["tool_calls"] = [_call(table, index, call, mapped=mapped) for call in item.calls]
-    return message
-
-
-def _call(table: SlotTable, index: int, call: ToolCall, *, mapped: bool) -> dict[str, Any]:
-    text = call.arguments
-    arguments = table.arguments(text, index) if mapped else table.slot(text, index, raw=True)
-    function = {"name": table.slot(call.name, index), "arguments": arguments}
-    return {"id": table.slot(call.id, index), "type": "function", "function": function}
-
-
-def _tool(tool: ToolSpec, table: SlotTable | None = None) -> dict[str, Any]:
-    """A tool in the form that templates expect; a tool's own text is content too."""
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    if table is not None:
-        function = {key: table.fill(value, None) for key, value in function.items()}
-    return {"type": "function", "function": function}
 
 
 def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:

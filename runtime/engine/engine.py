@@ -20,6 +20,7 @@ from tenuto.runtime.engine.messages import (
     Residency,
     Resume,
     Round,
+    RoundUsage,
     Stop,
     Stopped,
     Submit,
@@ -68,13 +69,13 @@ class Engine:
         self._stopping = False
         self._reserved = 0
         self._round_s = 1.0
-        outlet = Outlet(self._deliver)
-        self._worker = Worker(pipeline, settings.host_cache_bytes, settings.prefill_chunk, outlet.send)
-        self._thread = threading.Thread(target=self._worker.run, name=f"engine-{name}", daemon=True)
+        self._outlet = Outlet(self._deliver, self._end)
+        self._worker = Worker(pipeline, settings.host_cache_bytes, settings.prefill_chunk, self._outlet.send)
+        self._thread = threading.Thread(target=self._work, name=f"engine-{name}", daemon=True)
         self._thread.start()
 
     def reserve(self) -> None:
-        """Take a place for one round to come; its `submit` uses it up, `unreserve` gives it back.
+        """Take a place for one round to come. `unreserve` gives it back, at the latest right before that round.
 
         Raises:
             Overloaded: as many rounds are open or reserved as there are slots and places in the queue.
@@ -87,6 +88,7 @@ class Engine:
 
     def unreserve(self) -> None:
         """Give a reserved place back."""
+        assert self._reserved > 0, "what is given back was reserved"
         self._reserved -= 1
 
     def submit(self, sequence: str, tokens: Sequence[int], round: Round, had: int = 0) -> RoundStream:
@@ -129,13 +131,21 @@ class Engine:
         )
 
     async def stop(self, timeout_s: float = 10.0) -> None:
-        """Cancel all rounds and end the thread, which may take a step."""
+        """Cancel all rounds and end the thread, which may take a step. All streams have ended when this returns."""
         self._stopping = True
         self._worker.commands.put(Stop())
         with anyio.move_on_after(timeout_s + 1):
             await anyio.to_thread.run_sync(partial(self._thread.join, timeout_s), abandon_on_cancel=True)
         if self._thread.is_alive():
             log.error("the engine of %s did not stop within %g s", self._name, timeout_s)
+        self._end()
+
+    def _work(self) -> None:
+        """The body of the thread. However it ends, the loop is told."""
+        try:
+            self._worker.run()
+        finally:
+            self._outlet.end()
 
     def _begin(self, sequence: str, length: int, command: Submit | Resume) -> RoundStream:
         self._check_alive()
@@ -172,6 +182,14 @@ class Engine:
                     del self._rounds[event.sequence]
                     self._lengths.pop(event.sequence, None)
             stream.put(event)
+
+    def _end(self) -> None:
+        """The thread has ended, or is given up: no round goes on, not even one that it has never heard of."""
+        self._stopping = True
+        rounds, self._rounds = self._rounds, {}
+        self._lengths.clear()
+        for sequence, stream in rounds.items():
+            stream.put(Failed(sequence, "the engine has stopped", RoundUsage()))
 
     def _retry_after(self) -> float:
         """About the time in which the queue gets a place free."""

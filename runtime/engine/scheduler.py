@@ -7,9 +7,6 @@ first served, which with rounds of bounded length starves nobody.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-_Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +15,10 @@ class Budget:
 
     tokens: int
     chunk: int
+
+    def __post_init__(self) -> None:
+        if min(self.tokens, self.chunk) < 1:
+            raise ValueError(f"a step that carries nothing serves nobody: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +40,20 @@ class Share:
 def plan(decoding: Sequence[str], prefilling: Sequence[Prefill], budget: Budget, turn: int) -> list[Share]:
     """Divide a step's budget.
 
-    `turn` counts the steps; where not everybody fits, it decides who begins, so that everybody's turn comes.
+    Where not everybody fits, the first of each kind are served. So that everybody's turn comes, whoever was served
+    stands behind those that were not when the next step is planned.
     While there is prefill, at least one token of the budget is prefill's; while there is decoding, at least one is
-    decoding's, and where both do not fit into a budget of one, the turns alternate.
+    decoding's, and where both do not fit into a budget of one, they alternate by `turn`, which counts the steps.
     """
     reserve = 1 if prefilling else 0
     if budget.tokens == 1 and prefilling and decoding:
         reserve = turn % 2
-        turn //= 2
-    decode = _rotate(decoding, turn)[: budget.tokens - reserve]
+    decode = decoding[: budget.tokens - reserve]
     left = budget.tokens - len(decode)
     if decode:
         left = min(left, budget.chunk)
     shares = [Share(id, 1) for id in decode]
-    return shares + _fill(_rotate(prefilling, turn), left)
+    return shares + _fill(prefilling[:left], left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ class Admission:
 
 
 def admit(waiting: Sequence[Candidate], free: int, paused: Sequence[str]) -> list[Admission]:
-    """Choose who is admitted now. At most one cache is moved, in or out.
+    """Choose who is admitted now: first come, first served. At most one takes another's slot or moves its cache in.
 
+    A resident one needs no slot and passes those that wait for one.
     `paused` are the sequences that hold a slot and do nothing, the first to give way first. After them, a resident one
     that waits behind the candidate gives way, the latest first: else a stream of resumes could keep a slot for ever.
     """
@@ -106,16 +108,9 @@ def admit(waiting: Sequence[Candidate], free: int, paused: Sequence[str]) -> lis
     return admitted
 
 
-def _rotate(entries: Sequence[_Entry], turn: int) -> Sequence[_Entry]:
-    if not entries:
-        return entries
-    start = turn % len(entries)
-    return [*entries[start:], *entries[:start]]
-
-
 def _fill(prefilling: Sequence[Prefill], tokens: int) -> list[Share]:
-    """Even shares; what a short one does not need goes to the longer ones. Where not all fit, the first get a token."""
-    entries = sorted(prefilling[: max(tokens, 0)], key=lambda entry: entry.pending)
+    """Even shares of at least a token; what a short one does not need goes to the longer ones."""
+    entries = sorted(prefilling, key=lambda entry: entry.pending)
     shares: list[Share] = []
     for served, entry in enumerate(entries):
         share = min(entry.pending, tokens // (len(entries) - served))

@@ -61,11 +61,11 @@ class OpenRound:
 
     round: Round
     arrived: float
-    arrival: int
-    """Counts the commands; admission is in this order."""
     prompt: int
     had: int
     """How many of the prompt's tokens had a cache when the sequence last stopped."""
+    diverged: bool
+    """Whether that cache held more, which is of no use to this prompt."""
     sampler: Sampler
     constraint: Constraint | None
     decoder: TextDecoder | None = None

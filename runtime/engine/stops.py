@@ -1,4 +1,8 @@
-"""Stop strings over a stream of text: finds the first one, and holds back what could still become one."""
+"""Stop strings over a stream of text: finds the first one, and holds back what could still become one.
+
+The first is the one that is complete first, since generation stops there; of those that end at the same place it is
+the longest. So the outcome is the same however the text is cut into pieces.
+"""
 
 from collections.abc import Iterable
 
@@ -16,9 +20,9 @@ class StopStrings:
         if self.matched is not None:
             return ""
         text = self._held + text
-        found = min(((at, s) for s in self._strings if (at := text.find(s)) >= 0), default=None)
+        found = min(((at + len(s), at, s) for s in self._strings if (at := text.find(s)) >= 0), default=None)
         if found is not None:
-            at, self.matched = found
+            _, at, self.matched = found
             self._held = ""
             return text[:at]
         hold = self._could_begin(text)

@@ -3,19 +3,22 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from tenuto.runtime.engine.messages import Event, Failed, Stopped
 
 
 class RoundStream:
-    """The events of one round, in order, ending with Stopped or Failed. Event-loop thread only, one reader.
+    """The events of one round, in order, ending with Stopped or Failed. Event-loop thread only, one reader at a time.
 
-    It is bounded by the round itself, whose tokens are.
+    It is bounded by the round itself, whose tokens are. A reader that was cancelled lost nothing: the next one goes on
+    where it stood.
     """
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._is_over = False
 
     def put(self, event: Event) -> None:
         """Add an event; never waits."""
@@ -23,31 +26,46 @@ class RoundStream:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                yield event
-                if isinstance(event, Stopped | Failed):
-                    return
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._is_over:
+                raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+        event = self._events.popleft()
+        self._is_over = isinstance(event, Stopped | Failed)
+        return event
 
 
 class Outlet:
-    """Carries a step's events to the loop on which it was made. `send` is for the engine's thread."""
+    """Carries what the engine's thread has to say to the loop on which it was made, in order.
 
-    def __init__(self, deliver: Callable[[Sequence[Event]], None]) -> None:
+    `send` and `end` are for the engine's thread and never wait. What is meant for a loop that is closed has no reader
+    and is dropped.
+    """
+
+    def __init__(self, deliver: Callable[[Sequence[Event]], None], ended: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
+        self._ended = ended
 
     def send(self, events: Sequence[Event]) -> None:
-        """Hand over without waiting. Events for a loop that is closed have no reader and are dropped."""
+        """Hand over a step's events."""
+        self._call(partial(self._deliver, events))
+
+    def end(self) -> None:
+        """Tell that nothing more will come."""
+        self._call(self._ended)
+
+    def _call(self, callback: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._deliver, events)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
             if not self._loop.is_closed():
                 raise

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.conftest import Start
+from tests.conftest import Start
 from tests.e2e.server import Server, environment
 
 pytestmark = pytest.mark.slow

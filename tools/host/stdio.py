@@ -64,8 +64,8 @@ class StdioTransport:
                     incoming.close()
                     outgoing.close()
                     await _stop(process)
+                _close(process)
                 tasks.cancel_scope.cancel()
-        await _close(process)
 
     async def _read(self, process: Process, to_session: MemoryObjectSendStream[Incoming]) -> None:
         assert process.stdout is not None
@@ -176,12 +176,16 @@ async def _drain(process: Process) -> None:
             await process.stdout.receive()
 
 
-async def _close(process: Process) -> None:
-    with anyio.CancelScope(shield=True):
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                with suppress(*_GONE):
-                    await stream.aclose()
+def _close(process: Process) -> None:
+    """Close the pipes also where a descendant outside the group holds their other ends.
+
+    Closing anyio's streams closes no pipe, and nothing public reaches the event loop's transport, which does.
+    """
+    transport = getattr(getattr(process, "_process", None), "_transport", None)
+    close = getattr(transport, "close", None)
+    if callable(close):
+        with suppress(PermissionError):  # it may try to kill a process that is another user's by now
+            close()
 
 
 def _exit_text(returncode: int | None) -> str:

@@ -84,6 +84,10 @@ async def host() -> AsyncIterator[Host]:
     await asyncio.wait_for(owner, 20)
 
 
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 def server_of(host: Host, name: str) -> McpServer:
     return next(server for server in host.servers if server.name == name)
 
@@ -299,3 +303,14 @@ async def test_what_the_block_raises_is_not_wrapped() -> None:
     with pytest.raises(KeyError):
         async with Host([ServerConfig("missing", StdioTarget("no-such-command"))]):
             raise KeyError("ours")
+
+
+@pytest.mark.slow
+async def test_a_connection_leaves_no_pipe_open() -> None:
+    """Not even to a server that was still writing when it was ended."""
+    before = open_files()
+    async with Host([config("endless", "raw.py", "endless"), config("calm", "raw.py", "calm")]) as host:
+        await host.servers[1].settled()
+        assert open_files() > before
+    await anyio.lowlevel.checkpoint()
+    assert open_files() == before

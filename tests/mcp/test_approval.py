@@ -1,0 +1,138 @@
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp.types as t
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.server import Server, environment, script
+from tests.mcp.conftest import ERAS
+from tests.mcp.test_http import answer_of
+
+pytestmark = pytest.mark.slow
+
+MANY = Path(__file__).parent.parent / "tools" / "servers" / "many.py"
+RULES: list[dict[str, Any]] = [
+    {"user": "echo", "text": "Let me see. ", "calls": [{"name": "many__echo", "arguments": {"text": "hi"}}]},
+    {"tool": "hi", "text": "It said hi."},
+    {"tool_contains": "denied", "text": "I may not."},
+]
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a tool that needs a person's word."""
+    folder: Path = tmp_path_factory.mktemp("asking")
+    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
+    (folder / "mcp.json").write_text(json.dumps(config))
+    server = Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json")))
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=["http", "stdio"])
+def transport(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@asynccontextmanager
+async def connected(server: Server, transport: str, mode: str, **options: Any) -> AsyncIterator[Client]:
+    if transport == "stdio":
+        arguments = ["-m", "tenuto", "mcp", "--data-dir", str(server.data_dir)]
+        target = StdioServerParameters(command=sys.executable, args=arguments, env=environment(server.folder))
+        async with Client(target, mode=mode, cache=None, read_timeout_seconds=20, **options) as client:
+            yield client
+    else:
+        async with (
+            httpx2.AsyncClient(timeout=20) as http,
+            Client(
+                streamable_http_client(f"{server.url}/mcp", http_client=http),
+                mode=mode,
+                cache=None,
+                read_timeout_seconds=20,
+                **options,
+            ) as client,
+        ):
+            yield client
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("reply", "text", "status"),
+    [
+        (t.ElicitResult(action="accept", content={"approve": True}), "It said hi.", "completed"),
+        (t.ElicitResult(action="accept", content={"approve": False}), "I may not.", "denied"),
+        (t.ElicitResult(action="decline"), "I may not.", "denied"),
+    ],
+)
+async def test_the_person_behind_the_client_is_asked(
+    reply: t.ElicitResult, text: str, status: str, mode: str, transport: str, asking: Server
+) -> None:
+    questions: list[str] = []
+    seen: list[str] = []
+
+    async def person(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult:
+        questions.append(params.message)
+        return reply
+
+    async def see(progress: float, total: float | None = None, message: str | None = None) -> None:
+        if message and not message.startswith("["):
+            seen.append(message)
+
+    async with connected(asking, transport, mode, elicitation_callback=person) as client:
+        answer = answer_of(await client.call_tool("chat", {"message": "echo"}, progress_callback=see))
+    assert len(questions) == 1
+    assert "many__echo" in questions[0]
+    assert "hi" in questions[0]
+    assert answer["text"] == "".join(seen)
+    assert answer["text"].startswith("Let me see.")
+    assert answer["text"].endswith(text)
+    assert [(call["name"], call["status"]) for call in answer["tool_calls"]] == [("many__echo", status)]
+    assert answer["status"] == "completed"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_approval_for_the_session_is_asked_once(mode: str, asking: Server) -> None:
+    questions: list[str] = []
+
+    async def person(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult:
+        questions.append(params.message)
+        return t.ElicitResult(action="accept", content={"approve": True, "remember": True})
+
+    async with connected(asking, "http", mode, elicitation_callback=person) as client:
+        first = answer_of(await client.call_tool("chat", {"message": "echo"}))
+        again = {"message": "echo", "session_id": first["session_id"]}
+        assert answer_of(await client.call_tool("chat", again))["text"].endswith("It said hi.")
+    assert len(questions) == 1
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_that_can_ask_nobody_gets_the_pause_itself(mode: str, transport: str, asking: Server) -> None:
+    async with connected(asking, transport, mode) as client:
+        answer = answer_of(await client.call_tool("chat", {"message": "echo"}))
+    assert (answer["status"], answer["pause"]["reason"]) == ("paused", "approval")
+    with asking.client() as http:
+        decided = http.post(f"/v1/agent/approvals/{answer['pause']['id']}", json={"decision": "approve"})
+    assert decided.status_code == 200
+
+
+async def test_an_answer_that_was_not_asked_for_is_refused(asking: Server) -> None:
+    async with connected(asking, "http", "auto") as client:
+        forged = await client.session.call_tool(
+            "chat",
+            {"message": "x"},
+            input_responses={"approval": t.ElicitResult(action="accept", content={"approve": True})},
+            request_state='{"pause_id": "nobodys", "first": 1, "last": 1}',
+        )
+        broken = await client.session.call_tool("chat", {"message": "x"}, request_state="not ours")
+    assert forged.is_error
+    assert broken.is_error
