@@ -88,6 +88,10 @@ class Registry:
         """The tool of that exported name, if it is listed now."""
         return self._listed.get(name)
 
+    def known(self, name: str) -> Exported | None:
+        """The tool of that exported name, listed now or before its server went away: what `call` would call."""
+        return self._seen.get(name)
+
     async def call(
         self,
         name: str,

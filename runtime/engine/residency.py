@@ -75,55 +75,56 @@ class CacheResidency:
             tokens = 0
         sequence.cached = tokens
 
-    def place(self, sequence: Sequence, victim: Sequence | None) -> None:
-        """See to it that a sequence has a slot, with as much of its cache as can be had.
+    def place(self, sequence: Sequence, victim: Sequence | None) -> bool:
+        """See to it that a sequence has a slot, with as much of its cache as can be had. True where one was copied.
 
         That is its own, in the slot or from host memory, or a prefix that another sequence has in common with it.
         At least one token is left to feed, so that there is something to sample from. Where no slot is free,
-        `victim` gives its own. What the backend raises passes through; the sequence then holds nothing.
+        `victim` gives its own. What the backend raises passes through; the sequence is then to be dropped.
         """
-        wanted = len(sequence.tokens) - 1
+        wanted = sequence.tokens[:-1]
         if sequence.slot is not None:
-            self.keep(sequence, wanted)
+            self.keep(sequence, len(wanted))
             self.touch(sequence)
-            return
-        copy = self._take_copy(sequence)
-        own = 0 if copy is None else self._usable(len(copy.tokens), common_prefix(copy.tokens, sequence.tokens[:-1]))
-        donor, shared = self._best_donor(sequence.tokens[:-1])
+            return False
+        copy = self._host.get(sequence.id)
+        own = 0 if copy is None else self._usable(len(copy.tokens), common_prefix(copy.tokens, wanted))
+        donor, shared = self._best_donor(wanted)
         if shared < max(WORTH_SHARING, own + 1):
             donor = None
+        if donor is not None or own == 0:
+            self._drop_copy(sequence)
+            copy = None
         # A victim that is the donor leaves its cache where it lies; `victim.cached` says how much until it is evicted.
         lies_in_place = donor is not None and donor is victim
         held = donor.cached if donor is not None else 0
         source = donor.slot if donor is not None else None
-        slot = self._free.pop() if victim is None else self._evict(victim)
+        slot, copied = (self._free.pop(), False) if victim is None else self._evict(victim, sequence)
         sequence.slot, sequence.cached = slot, 0
         self._holders[sequence.id] = sequence
-        try:
-            if lies_in_place:
-                sequence.cached = held
-                self.keep(sequence, shared)
-                return
-            self._backend.release(slot)
-            if source is not None:
-                self._backend.fork(source, slot, shared)
-                sequence.cached = shared
-            elif copy is not None and own > 0:
-                self._backend.restore(slot, copy.snapshot)
-                sequence.cached = len(copy.tokens)
-                self.keep(sequence, own)
-        except Exception:
-            self.drop(sequence)
-            raise
+        if lies_in_place:
+            sequence.cached = held
+            self.keep(sequence, shared)
+            return copied
+        self._backend.release(slot)
+        if source is not None:
+            self._backend.fork(source, slot, shared)
+            sequence.cached = shared
+        elif copy is not None:
+            self._backend.restore(slot, copy.snapshot)
+            self._drop_copy(sequence)
+            sequence.cached = len(copy.tokens)
+            self.keep(sequence, own)
+        return copied or sequence.cached > 0
 
     def drop(self, sequence: Sequence) -> None:
-        """Free all that a sequence holds, on device and in host memory."""
-        self._take_copy(sequence)
+        """Free all that a sequence holds, on device and in host memory. A slot that cannot be emptied is free too."""
+        self._drop_copy(sequence)
         if sequence.slot is not None:
             slot, sequence.slot, sequence.cached = sequence.slot, None, 0
             del self._holders[sequence.id]
+            self._free.append(slot)  # `place` empties it once more
             self._backend.release(slot)
-            self._free.append(slot)
 
     def _usable(self, held: int, common: int) -> int:
         """How much of a cache of `held` tokens serves where `common` of them are wanted."""
@@ -139,37 +140,44 @@ class CacheResidency:
                     best, most = holder, shared
         return best, most
 
-    def _evict(self, victim: Sequence) -> int:
-        """Move a cache to host memory if it fits there, and give its slot, which still holds the cache."""
+    def _evict(self, victim: Sequence, successor: Sequence) -> tuple[int, bool]:
+        """Move a cache to host memory if it fits there beside the copy that the successor comes back from.
+
+        Gives the slot, which still holds the cache, and whether the cache was copied.
+        """
         assert victim.slot is not None
-        slot = victim.slot
-        if victim.cached and self._make_host_room(victim.cached * self._backend.info.bytes_per_token):
+        slot, copied = victim.slot, False
+        if victim.cached and self._make_host_room(victim.cached * self._backend.info.bytes_per_token, successor):
             try:
                 snapshot = self._backend.snapshot(slot)
             except Exception:  # a copy is a convenience: without it the victim is computed again
                 log.exception("the cache of sequence %s cannot be copied out", victim.id)
             else:
-                self._keep_copy(victim, snapshot)
+                self._keep_copy(victim, snapshot, successor)
+                copied = True
         del self._holders[victim.id]
         victim.slot, victim.cached = None, 0
-        return slot
+        return slot, copied
 
-    def _keep_copy(self, victim: Sequence, snapshot: Snapshot) -> None:
-        if self._make_host_room(snapshot.nbytes):
+    def _keep_copy(self, victim: Sequence, snapshot: Snapshot, successor: Sequence) -> None:
+        if self._make_host_room(snapshot.nbytes, successor):
             self._host[victim.id] = HostCopy(victim.tokens[: victim.cached], snapshot)
             self._host_bytes += snapshot.nbytes
             self.host_peak_bytes = max(self.host_peak_bytes, self._host_bytes)
 
-    def _make_host_room(self, nbytes: int) -> bool:
-        if nbytes > self._host_budget:
+    def _make_host_room(self, nbytes: int, successor: Sequence) -> bool:
+        """Let the oldest copies give way, but for the successor's. False where they would not make room enough."""
+        needed = self._host.get(successor.id)
+        if nbytes + (needed.snapshot.nbytes if needed is not None else 0) > self._host_budget:
             return False
-        while self._host_bytes + nbytes > self._host_budget:
-            _, oldest = self._host.popitem(last=False)
-            self._host_bytes -= oldest.snapshot.nbytes
+        for id in list(self._host):
+            if self._host_bytes + nbytes <= self._host_budget:
+                break
+            if id != successor.id:
+                self._host_bytes -= self._host.pop(id).snapshot.nbytes
         return True
 
-    def _take_copy(self, sequence: Sequence) -> HostCopy | None:
+    def _drop_copy(self, sequence: Sequence) -> None:
         copy = self._host.pop(sequence.id, None)
         if copy is not None:
             self._host_bytes -= copy.snapshot.nbytes
-        return copy

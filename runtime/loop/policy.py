@@ -18,7 +18,7 @@ class Policy:
 
     def decide(self, tool: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Decision:
         """Whether a server's tool may be called now, by its exported name."""
-        found = self.registry.find(tool)
+        found = self.registry.known(tool)
         server = None if found is None else found.server
         rules = None if server is None else self.configured.get(server)
         own = None if found is None else found.tool.spec.name
@@ -35,5 +35,5 @@ class Policy:
 
     def repeatable(self, tool: str) -> bool:
         """Whether a call that may have been made may be made again."""
-        found = self.registry.find(tool)
+        found = self.registry.known(tool)
         return found is not None and found.tool.annotations.repeatable
