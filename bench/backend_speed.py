@@ -1,7 +1,7 @@
 """Decode speed of the llama.cpp backend against llama-batched-bench: same model, threads and cache layout, interleaved.
 
 The peer samples nothing: `step` is what it does too (the model and the logits), `greedy` and `sampled` add our choice
-of tokens. Build the peer with bench/peers.sh. Usage: python bench/backend_speed.py [MODEL.gguf] [--threads 2]
+of tokens. Build the peer with bench/peers.sh. Usage: python bench/backend_speed.py [MODEL.gguf]
 """
 
 import argparse

@@ -130,7 +130,7 @@ def killed_while_your_tool_runs(server: OwnServer) -> None:
 async def over_mcp(server: OwnServer) -> None:
     say("\n== The same server over MCP")
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
         if message:
             say(f"       progress: {message}")
 

@@ -307,7 +307,8 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One backend's implementation of a model."""
+    """One backend's implementation of a model. `temperature` is what suits it where a request names none."""
 
     codec: Codec
     backend: Backend
+    temperature: float = 0.7

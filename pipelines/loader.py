@@ -113,7 +113,7 @@ def _load_script(source: Source) -> Pipeline:
 
     backend = scripted.ScriptedBackend(scripted.read_script(source.path))
     codec = TemplateCodec(model=source.id, tokenizer=scripted.ScriptedTokenizer(), template=scripted.TEMPLATE)
-    return Pipeline(codec, backend)
+    return Pipeline(codec, backend, temperature=0.0)
 
 
 def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
@@ -124,7 +124,9 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
     codec = TemplateCodec(
         model=source.id, tokenizer=llama.LlamaTokenizer(model), template=model.chat_template or _CHATML
     )
-    return Pipeline(codec, llama.LlamaBackend(model, _llama_settings(llama, model, settings)))
+    backend = llama.LlamaBackend(model, _llama_settings(llama, model, settings))
+    # The small default model says one thing well; chance only harms it.
+    return Pipeline(codec, backend, temperature=0.0) if source.path == _EMBEDDED else Pipeline(codec, backend)
 
 
 def _llama_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":

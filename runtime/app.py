@@ -79,7 +79,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         )
         runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
 
-        server = build_server(runner, principal_of=principal_of, default_temperature=settings.temperature)
+        server = build_server(runner, principal_of=principal_of)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
         yield App(
@@ -158,7 +158,9 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
             EngineSettings(queue=settings.queue_limit, host_cache_bytes=settings.host_cache_bytes),
         )
         stack.push_async_callback(engine.stop)
-        loaded.append(Model(pipeline.codec.info.model, pipeline.codec, engine, pipeline.backend.info, time()))
+        temperature = pipeline.temperature if settings.temperature is None else settings.temperature
+        id = pipeline.codec.info.model
+        loaded.append(Model(id, pipeline.codec, engine, pipeline.backend.info, time(), temperature))
     return Models(loaded)
 
 
@@ -184,7 +186,6 @@ def _defaults(settings: Settings) -> Defaults:
 def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, secret: str) -> ASGIApp:
     """Every route, behind the checks that every request passes."""
     api = ApiSettings(
-        default_temperature=settings.temperature,
         max_body_bytes=settings.max_body_bytes,
         allowed_hosts=(settings.host, *settings.allowed_hosts),
         allowed_origins=settings.allowed_origins,

@@ -116,7 +116,9 @@ class Settings(BaseSettings):
 
     max_tokens: int = Field(4096, ge=1, description="Tokens of an answer, where the request names no limit.")
     deadline_s: float = Field(600.0, gt=0, description="Seconds that a run may work before its model must answer.")
-    temperature: float = Field(0.7, ge=0, le=2, description="Sampling temperature, where the request names none.")
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Sampling temperature where a request names none; default: what suits the model."
+    )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged on stderr.")
 

@@ -32,6 +32,17 @@ class CutItems:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkTurns:
+    """Let requests find the session by the ends of its turns, of those that end among its items from `since` on.
+
+    It comes after the changes of the items in its commit. A mark goes when its item is cut.
+    """
+
+    session: Session
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class AddSpans:
     """Add the tokens of the items from `start` on, one span an item, to one ledger."""
 
@@ -110,6 +121,7 @@ Change = (
     SaveSession
     | AddItems
     | CutItems
+    | MarkTurns
     | AddSpans
     | CutSpans
     | SaveRun
@@ -126,7 +138,7 @@ def whole(session: Session) -> list[Change]:
     """The changes that write a session which the store does not have yet."""
     changes: list[Change] = [SaveSession(session)]
     if session.items:
-        changes.append(AddItems(session.uid, 0, tuple(session.items)))
+        changes += [AddItems(session.uid, 0, tuple(session.items)), MarkTurns(session, 0)]
     for ledger in session.ledgers.values():
         spans = tuple(tuple(ledger.span(item)) for item in range(ledger.items))
         if spans:

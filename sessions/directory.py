@@ -54,19 +54,23 @@ class Directory:
         async with self._lock((principal, id)):
             return await self._get(principal, id)
 
-    async def get_or_create(self, principal: str, id: str) -> Session:
+    async def get_or_create(self, principal: str, id: str, *, stored: bool = True) -> Session:
         """The session of this id, made where there is none; an implicit one becomes explicit by this use.
 
-        What was made or changed is not in the store before the next commit that saves the session.
+        What was made or changed is not in the store before the next commit that saves the session. `stored` is for
+        one that is made.
 
         Raises:
             InvalidRequest: the id has characters that an id cannot have.
+            Overloaded: too many sessions are kept in memory only.
         """
         _check_id(id, "session_id")
         async with self._lock((principal, id)):
             session = await self._get(principal, id)
             if session is None:
-                return self._make(principal, id, implicit=False, user=None, stored=True)
+                if not stored:
+                    self._shelf.expect_room(self._clock())
+                return self._make(principal, id, implicit=False, user=None, stored=stored)
             self.promote(session)
             return session
 
@@ -84,19 +88,30 @@ class Directory:
         """Make an implicit session an explicit one, which stays until it is deleted."""
         session.implicit, session.expires_at = False, None
 
-    async def match(self, principal: str, user: str | None, request: Sequence[Item]) -> Session | None:
-        """The one stored session that a request without an id goes on with; None where none or several fit."""
+    async def match(self, principal: str, user: str | None, request: Sequence[Item]) -> tuple[Session, int] | None:
+        """The stored session that a request without an id repeats, and how many of its items.
+
+        All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn,
+        of a session that has gone further; where several have, they must be the same up to there.
+        """
         digests = match.wanted(request)
         found = await self._store.candidates(principal, user, digests) if digests else []
         if len(found) >= MOST_CANDIDATES:
             return None
-        fitting: list[Session] = []
-        for uid, _ in found:
-            address = await self._store.address(uid)
-            session = await self.get(*address) if address else None
-            if session is not None and session.uid == uid and match.fits(session.items, request):
-                fitting.append(session)
-        return fitting[0] if len(fitting) == 1 else None
+        whole: dict[str, tuple[Session, int]] = {}
+        further: list[tuple[Session, int]] = []
+        for uid, at in found:
+            session = await self._by_uid(uid)
+            if session is None:
+                continue
+            if match.fits(session.items, request):
+                whole[uid] = (session, len(session.items))
+            elif at < len(session.items) and match.fits(session.items[:at], request):
+                further.append((session, at))
+        if whole:
+            return next(iter(whole.values())) if len(whole) == 1 else None
+        starts = [session.items[:at] for session, at in further]
+        return further[0] if further and all(start == starts[0] for start in starts) else None
 
     async def commit(self, session: Session, *changes: Change) -> None:
         """Keep changes of a session; one that is in memory only is just marked as used.
@@ -157,20 +172,7 @@ class Directory:
             implicit = session.implicit and new_id is None
         # Taken before the first wait: the origin may go on.
         now = self._clock()
-        twin = Session(
-            uid=uuid4().hex,
-            principal=session.principal,
-            id=new_id or f"session-{uuid4().hex}",
-            created_at=now,
-            updated_at=now,
-            implicit=implicit,
-            stored=session.stored,
-            user=session.user,
-            parent=Parent(session.uid, keep),
-            items=session.items[:keep],
-            ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
-            server_tools=session.server_tools,
-        )
+        twin = self._twin(session, keep, new_id or f"session-{uuid4().hex}", implicit=implicit)
         if not twin.stored:
             self._shelf.expect_room(now)
         async with self._lock((twin.principal, twin.id)):
@@ -178,6 +180,16 @@ class Directory:
                 raise Conflict(f"there is a session {new_id!r} already")
             await self._add(twin, [*whole(twin), CopyNotes(session.uid, twin.uid)])
         return twin
+
+    def branch(self, session: Session, at: int) -> tuple[Session, Sequence[Change]]:
+        """A fork for a request that names no session: implicit, and not in the store before its first commit.
+
+        The changes are to be the first of that commit.
+        """
+        twin = self._twin(session, completed(session.items, at), f"session-{uuid4().hex}", implicit=True)
+        self._prolong(twin)
+        self._live[twin.principal, twin.id] = twin
+        return twin, [*whole(twin), CopyNotes(session.uid, twin.uid)]
 
     async def install(self, session: Session, notes: Mapping[str, str]) -> None:
         """Keep an imported session, in place of the one that has its id.
@@ -210,6 +222,29 @@ class Directory:
                 self._forget(session)
         self._shelf.trim(now)
         return sorted(gone)
+
+    def _twin(self, session: Session, keep: int, id: str, *, implicit: bool) -> Session:
+        """A copy of a session's first items, with their tokens and without approvals."""
+        now = self._clock()
+        return Session(
+            uid=uuid4().hex,
+            principal=session.principal,
+            id=id,
+            created_at=now,
+            updated_at=now,
+            implicit=implicit,
+            stored=session.stored,
+            user=session.user,
+            parent=Parent(session.uid, keep),
+            items=session.items[:keep],
+            ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
+            server_tools=session.server_tools,
+        )
+
+    async def _by_uid(self, uid: str) -> Session | None:
+        address = await self._store.address(uid)
+        session = await self.get(*address) if address else None
+        return session if session is not None and session.uid == uid else None
 
     async def _add(self, session: Session, changes: Sequence[Change]) -> None:
         """Commit a session that is new, then let it be found. The caller holds the lock of its id."""

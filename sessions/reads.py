@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select
+from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select, union
 
 from tenuto.errors import InvalidRequest, StoreFailed
 from tenuto.sessions import tables
@@ -28,6 +28,9 @@ _DIGESTS_A_QUERY = 500
 
 MOST_CANDIDATES = 16
 """How many sessions of one digest are named; so many are too many to tell apart."""
+
+_MOST_FURTHER = 4
+"""How many are named of those that have gone further: each is as good as the others, where they are the same so far."""
 
 
 def _one(connection: Connection, query: Select[Any], **values: Any) -> RowMapping | None:
@@ -218,19 +221,33 @@ def note(connection: Connection, scope: str, key: str) -> str | None:
 
 def candidates(
     connection: Connection, principal: str, user: str | None, digests: Sequence[str]
-) -> list[tuple[str, str]]:
-    """The sessions (uid, digest) that have the first of `digests` that any has; at most MOST_CANDIDATES."""
-    table = tables.sessions
-    same_user = table.c.user.is_(None) if user is None else table.c.user == user
+) -> list[tuple[str, int]]:
+    """The sessions that have the first of `digests` that any has, and how many of their items it names.
+
+    First those of which it names all, at most MOST_CANDIDATES, then some of which it names all up to the end of a turn.
+    """
+    sessions, turns = tables.sessions, tables.turns
+    same_user = sessions.c.user.is_(None) if user is None else sessions.c.user == user
+    count, end = sessions.c["items"], turns.c.position + 1
+    whole = select(sessions.c.uid, count).where(sessions.c.principal == principal, same_user)
+    further = (
+        select(turns.c.uid, end)
+        .join(sessions, sessions.c.uid == turns.c.uid)
+        .where(turns.c.principal == principal, same_user, end < count)
+    )
     for start in range(0, len(digests), _DIGESTS_A_QUERY):
         part = digests[start : start + _DIGESTS_A_QUERY]
-        named = table.c.visible_digest
-        owned = select(named).where(table.c.principal == principal, same_user, named.in_(part)).distinct()
-        present = set(connection.execute(owned).scalars())
+        named = union(
+            whole.with_only_columns(sessions.c.visible_digest).where(sessions.c.visible_digest.in_(part)),
+            further.with_only_columns(turns.c.digest).where(turns.c.digest.in_(part)),
+        )
+        present = set(connection.execute(named).scalars())
         best = next((digest for digest in part if digest in present), None)
         if best is not None:
-            query = select(table.c.uid).where(table.c.principal == principal, same_user, named == best)
-            return [(uid, best) for uid in connection.execute(query.limit(MOST_CANDIDATES)).scalars()]
+            all_of = whole.where(sessions.c.visible_digest == best).limit(MOST_CANDIDATES)
+            part_of = further.where(turns.c.digest == best).limit(_MOST_FURTHER)
+            rows = [*connection.execute(all_of), *connection.execute(part_of)]
+            return [(uid, at) for uid, at in rows]
     return []
 
 

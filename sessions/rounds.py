@@ -33,10 +33,11 @@ def completed(items: Sequence[Item], at: int) -> int:
     return 0
 
 
+def ends_turn(item: Item) -> bool:
+    """Whether the model has ended a turn with this item, by itself."""
+    return isinstance(item, AssistantItem) and not item.calls and not item.incomplete
+
+
 def last_completed_turn(items: Sequence[Item]) -> int:
     """How many items there are up to the end of the last turn that the model has ended by itself."""
-    for index in range(len(items) - 1, -1, -1):
-        item = items[index]
-        if isinstance(item, AssistantItem) and not item.calls and not item.incomplete:
-            return index + 1
-    return 0
+    return next((index + 1 for index in range(len(items) - 1, -1, -1) if ends_turn(items[index])), 0)

@@ -131,8 +131,11 @@ class Store:
         """One note."""
         return await self._read(lambda connection: reads.note(connection, scope, key))
 
-    async def candidates(self, principal: str, user: str | None, digests: Sequence[str]) -> list[tuple[str, str]]:
-        """The sessions (uid, digest) that have the first of `digests` that any has; at most 16, in no order."""
+    async def candidates(self, principal: str, user: str | None, digests: Sequence[str]) -> list[tuple[str, int]]:
+        """The sessions that have the first of `digests` that any has, and how many of their items it names.
+
+        First those of which it names all, at most 16, then some of which it names all up to the end of a turn.
+        """
         return await self._read(lambda connection: reads.candidates(connection, principal, user, digests))
 
     async def expire(self, now: float) -> list[str]:

@@ -88,6 +88,25 @@ spans = Table(
 )
 """`tokens`: the ids as little-endian uint32."""
 
+turns = Table(
+    "turns",
+    metadata,
+    Column("uid", String, primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("principal", String, nullable=False),
+    Column("digest", String, nullable=False),
+    ForeignKeyConstraint(
+        ["uid", "position"],
+        ["items.uid", "items.position"],
+        ondelete="CASCADE",
+        deferrable=True,
+        initially="DEFERRED",
+    ),
+    Index("ix_turns_digest", "principal", "digest"),
+    sqlite_with_rowid=False,
+)
+"""`digest` names all items that the client saw up to the end of a turn, `position` the last of them."""
+
 runs = Table(
     "runs",
     metadata,

@@ -7,11 +7,13 @@ and those that the runtime wrote in place of a client that never answered.
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+from tenuto.sessions.rounds import ends_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,13 @@ class Trace:
             self._chains.append(chain)
         self._seen = list(items)
         return chain.hex()
+
+    def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
+        """The turns that end among `items[since:]`: how many items there are up to there, and their digest."""
+        self.digest(items)
+        ends = [index + 1 for index in range(since, len(items)) if ends_turn(items[index])]
+        visible_ones = ((end, bisect_left(self._starts, end)) for end in ends)
+        return [(end, self._chains[count - 1].hex()) for end, count in visible_ones if count]
 
     def _pop(self) -> None:
         self._starts.pop()

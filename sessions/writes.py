@@ -19,6 +19,7 @@ from tenuto.sessions.changes import (
     CutItems,
     CutSpans,
     DeleteSession,
+    MarkTurns,
     PutNote,
     SaveCall,
     SaveKey,
@@ -58,6 +59,10 @@ def writes(change: Change) -> list[Write]:
             return [Write("add_items", rows, uid)]
         case CutItems(uid=uid, keep=keep):
             return [Write("cut_items", [{"of_uid": uid, "keep": keep}], uid)]
+        case MarkTurns(session=session, since=since):
+            key = {"uid": session.uid, "principal": session.principal}
+            ends = session.trace.turns(session.items, since)
+            return [Write("save_turns", [{**key, "position": end - 1, "digest": d} for end, d in ends], session.uid)]
         case AddSpans(uid=uid, fingerprint=name, start=start, spans=spans):
             key = {"uid": uid, "fingerprint": name}
             return [
@@ -194,6 +199,7 @@ def statements(dialect: str) -> dict[str, Executable]:
     name = bindparam("of_fingerprint", type_=spans.c.fingerprint.type)
     return {
         "save_session": upsert(tables.sessions),
+        "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
         "save_call": upsert(tables.calls),
         "save_pause": upsert(tables.pauses),

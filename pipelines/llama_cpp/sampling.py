@@ -12,6 +12,10 @@ from tenuto.pipelines.llama_cpp.context import Logits
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _ANY_SEED = 0xFFFFFFFF  # the library takes this one as "choose a seed"
 
+# What each of the 256 patterns of eight mask bits adds to eight logits: several times as fast as unpacking the bits.
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+_PENALTIES = np.where(_BITS == 1, 0.0, -np.inf).astype(np.float32)
+
 
 class LlamaSampler:
     """The sampling state of one round: a native chain, or none where the likeliest token is taken."""
@@ -59,8 +63,8 @@ def apply_mask(row: Logits, mask: Bitmask) -> None:
     """
     if mask.ndim != 1 or mask.itemsize != 4 or mask.size < (row.size + 31) // 32:
         raise ValueError(f"a mask for {row.size} tokens has {(row.size + 31) // 32} words of 32 bits")
-    allowed = np.unpackbits(np.ascontiguousarray(mask).view(np.uint8), count=row.size, bitorder="little")
-    np.copyto(row, -np.inf, where=allowed.view(np.bool_) ^ True)
+    octets = np.ascontiguousarray(mask).view(np.uint8)[: (row.size + 7) // 8]
+    row += np.take(_PENALTIES, octets, axis=0).reshape(-1)[: row.size]
 
 
 def likeliest(logits: Logits) -> list[int]:

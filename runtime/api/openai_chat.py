@@ -28,7 +28,6 @@ class ChatCompletions:
     """The endpoint."""
 
     runner: Runner
-    default_temperature: float
     keep_alive_s: float
 
     async def create(self, request: Request) -> Response:
@@ -37,7 +36,6 @@ class ChatCompletions:
             await read_body(request),
             request.headers,
             principal=principal_of(request),
-            default_temperature=self.default_temperature,
         )
         run = await self.runner.start(chat.turn)
         if chat.stream:

@@ -39,7 +39,7 @@ class ChatRequest:
     include_usage: bool
 
 
-def read_chat(body: bytes, headers: Mapping[str, str], *, principal: str, default_temperature: float) -> ChatRequest:
+def read_chat(body: bytes, headers: Mapping[str, str], *, principal: str) -> ChatRequest:
     """Read a request's body and headers (lower-case names).
 
     Raises:
@@ -58,7 +58,8 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: str, defaul
         session_id=session_id,
         mode=wire.session_mode or SessionMode.AUTO,
         tools=_tools(wire),
-        sampling=_sampling(wire, default_temperature),
+        sampling=_sampling(wire),
+        temperature=wire.temperature,
         stop=tuple(wire.stop or ()),
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
@@ -231,9 +232,8 @@ def _check_choice(tools: ToolSelection) -> None:
 # The rest
 
 
-def _sampling(wire: ChatBody, default_temperature: float) -> Sampling:
+def _sampling(wire: ChatBody) -> Sampling:
     return Sampling(
-        temperature=default_temperature if wire.temperature is None else wire.temperature,
         top_k=max(0, wire.top_k or 0),
         top_p=1.0 if wire.top_p is None else wire.top_p,
         min_p=wire.min_p or 0.0,

@@ -31,7 +31,6 @@ PUBLIC = ("/health", "/ready")
 class ApiSettings:
     """What the front end needs to know of the server's settings."""
 
-    default_temperature: float = 0.0
     keep_alive_s: float = 15.0
     stall_s: float = 60.0
     max_body_bytes: int = 16 << 20
@@ -42,7 +41,7 @@ class ApiSettings:
 def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
     metrics.watch(partial(gauges, runner))
-    chat = ChatCompletions(runner, settings.default_temperature, settings.keep_alive_s)
+    chat = ChatCompletions(runner, settings.keep_alive_s)
     runs = RunsApi(runner, settings.keep_alive_s)
     sessions = SessionsApi(runner)
     models = ModelsApi(runner.models)

@@ -76,8 +76,9 @@ class Admission:
 def admit(waiting: Sequence[Candidate], free: int, paused: Sequence[str]) -> list[Admission]:
     """Choose who is admitted now: first come, first served. At most one takes another's slot or moves its cache in.
 
-    A resident one needs no other slot and passes those that wait for one. `paused` are the sequences that hold a slot and do nothing, the first to give way first. After them, a resident one
-    that waits behind the candidate gives way, the latest first: else a stream of resumes could keep a slot for ever.
+    A resident one needs no other slot and passes those that wait for one. `paused` are the sequences that hold a slot
+    and do nothing, the first to give way first. After them, a resident one that waits behind the candidate gives way,
+    the latest first: else a stream of resumes could keep a slot for ever.
     """
     admitted: list[Admission] = []
     taken: set[str] = set()

@@ -8,9 +8,10 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from tenuto.errors import ContextTooLong, InvalidRequest
 from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed
 from tenuto.pipelines.base import Sampled as Samples
 from tenuto.runtime.engine.messages import (
@@ -21,7 +22,6 @@ from tenuto.runtime.engine.messages import (
     Release,
     Residency,
     Resume,
-    Round,
     RoundUsage,
     Sampled,
     Stop,
@@ -30,7 +30,7 @@ from tenuto.runtime.engine.messages import (
     Submit,
 )
 from tenuto.runtime.engine.residency import CacheResidency
-from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, plan
+from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
 from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State, common_prefix
 from tenuto.runtime.engine.stops import StopStrings
 
@@ -66,7 +66,6 @@ class Worker:
         self._prefilling: dict[str, Sequence] = {}
         self._decoding: dict[str, Sequence] = {}
         self._events: list[Event] = []
-        self._arrivals = 0
 
     def states(self) -> dict[State, int]:
         """How many sequences are in each state that lasts. Any thread."""
@@ -80,21 +79,22 @@ class Worker:
         }
 
     def run(self) -> None:
-        """Work until Stop. A bug in here ends all open rounds and the thread, and is seen by /health."""
+        """Work until Stop. A bug in here ends the thread, and with it all open rounds; the engine tells them."""
         try:
             while self._take_commands():
                 self._admit()
+                self._flush()  # what the commands brought about does not wait for the step
                 if self._prefilling or self._decoding:
                     self._step()
                 self._flush()
             for sequence in list(self._sequences.values()):
                 self._cancel(sequence)
                 self._release(sequence)
-        except Exception as error:
+        except Exception:
             log.exception("the engine's thread ends")
             for sequence in self._sequences.values():
                 if sequence.open is not None:
-                    self._events.append(Failed(sequence.id, f"the engine failed: {error}", _usage(sequence.open)))
+                    sequence.open.sampler.close()
         finally:
             self._flush()
             self._backend.close()
@@ -132,37 +132,47 @@ class Worker:
     def _submit(self, command: Submit) -> None:
         sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence))
         tokens = list(command.tokens)
-        sequence.had = common_prefix(sequence.tokens[: sequence.had], tokens)
-        self.residency.keep(sequence, sequence.had)
-        sequence.had = max(sequence.had, min(command.had, len(tokens)))
-        sequence.tokens = tokens
-        self._open(sequence, command.round)
+        same = common_prefix(sequence.tokens[: sequence.had], tokens)
+        diverged = same < sequence.had
+        sequence.tokens, sequence.had = tokens, max(same, min(command.had, len(tokens)))
+        self._open(sequence, command, same, diverged=diverged)
 
     def _resume(self, command: Resume) -> None:
         sequence = self._sequences[command.sequence]
         assert len(sequence.tokens) == command.offset, "a resume goes on where the sequence stopped"
         sequence.tokens.extend(command.tokens)
-        self._open(sequence, command.round)
+        self._open(sequence, command, sequence.cached, diverged=False)
 
-    def _open(self, sequence: Sequence, round: Round) -> None:
+    def _open(self, sequence: Sequence, command: Submit | Resume, same: int, *, diverged: bool) -> None:
+        """Let a sequence wait for its round. Of its cache the first `same` tokens are of use to the prompt."""
         sequence.on(Happening.SUBMIT)
         self._waiting.append(sequence)
-        self._arrivals += 1
+        round = command.round
         try:
+            self._check(sequence, command.tokens)
+            self.residency.keep(sequence, same)
             sequence.open = OpenRound(
                 round=round,
                 arrived=time.monotonic(),
-                arrival=self._arrivals,
                 prompt=len(sequence.tokens),
                 had=sequence.had,
+                diverged=diverged,
                 constraint=None if round.grammar is None else self._codec.constraint(round.grammar),
-                sampler=self._backend.sampler(round.sampling),
                 decoder=self._codec.decoder() if round.stop_strings else None,
                 stops=StopStrings(round.stop_strings) if round.stop_strings else None,
+                sampler=self._backend.sampler(round.sampling),  # the last, so that an error leaves none to close
             )
-        except Exception as error:  # a grammar or sampler that cannot be made fails its own round
+        except Exception as error:  # a prompt, grammar or sampler that is refused fails its own round
             log.exception("the round of sequence %s cannot begin", sequence.id)
             self._fail(sequence, error)
+
+    def _check(self, sequence: Sequence, new: tuple[int, ...]) -> None:
+        """Refuse what would make a whole step invalid."""
+        tokens, context = len(sequence.tokens), self._backend.info.context
+        if tokens > context:
+            raise ContextTooLong(tokens, context)
+        if not tokens or (new and not 0 <= min(new) <= max(new) < self._codec.info.vocabulary):
+            raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
 
     # Admission.
 
@@ -173,31 +183,38 @@ class Worker:
         candidates = [
             Candidate(s.id, s.slot is not None, self.residency.where(s) is Residency.HOST) for s in self._waiting
         ]
+        copied = False
         for admission in admit(candidates, self.residency.free_slots, paused):
             sequence = self._sequences[admission.id]
+            if copied and sequence.slot is None:
+                continue  # it could need a copy too; a step has time for one, since the others stand still for it
             victim = None if admission.evict is None else self._sequences[admission.evict]
-            self._place(sequence, victim)
+            copied |= self._place(sequence, victim)
 
-    def _place(self, sequence: Sequence, victim: Sequence | None) -> None:
+    def _place(self, sequence: Sequence, victim: Sequence | None) -> bool:
+        """Give a sequence its place and begin to feed it. True where a cache was copied."""
         assert sequence.open is not None
         sequence.open.residency = self.residency.where(sequence)
         try:
-            self.residency.place(sequence, victim)
+            copied = self.residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
             log.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
-            return
+            return True
         self._waiting.remove(sequence)
         sequence.on(Happening.ADMIT)
         sequence.open.held = sequence.cached
         sequence.open.admitted = time.monotonic()
         self._prefilling[sequence.id] = sequence
+        return copied
 
     # Steps.
 
     def _step(self) -> None:
         waiting_prefill = [Prefill(s.id, s.pending) for s in self._prefilling.values()]
         shares = plan(list(self._decoding), waiting_prefill, self._budget, self.counters.steps)
+        if len(shares) < len(self._decoding) + len(self._prefilling):
+            self._send_back(shares)
         fed: list[tuple[Sequence, int]] = []
         rows: list[Row] = []
         for share in shares:
@@ -219,6 +236,12 @@ class Worker:
             self.counters.steps += 1
             self.counters.last_step = time.monotonic()
         self._advance(fed, samples)
+
+    def _send_back(self, shares: Iterable[Share]) -> None:
+        """Whoever is served stands behind those that were not, as `plan` asks for."""
+        for share in shares:
+            line = self._decoding if share.id in self._decoding else self._prefilling
+            line[share.id] = line.pop(share.id)
 
     def _row(self, sequence: Sequence, tokens: int) -> Row | None:
         assert sequence.open is not None
@@ -320,7 +343,7 @@ class Worker:
         del self._sequences[sequence.id]
         try:
             self.residency.drop(sequence)
-        except Exception:  # the slot is lost to us, the engine is not
+        except Exception:  # it is emptied again when it is used again
             log.exception("the slot of sequence %s cannot be released", sequence.id)
 
     def _flush(self) -> None:
@@ -340,8 +363,15 @@ def _usage(opened: OpenRound | None) -> RoundUsage:
         new=opened.prompt - opened.had,
         sampled=opened.sampled,
         residency=opened.residency,
-        miss_reason="not_resident" if opened.admitted is not None and opened.had > opened.held + 1 else None,
+        miss_reason=_miss_reason(opened),
         waited_s=(opened.admitted or now) - opened.arrived,
         first_token_s=None if opened.first_token is None else opened.first_token - opened.arrived,
         total_s=now - opened.arrived,
     )
+
+
+def _miss_reason(opened: OpenRound) -> str | None:
+    """Why tokens that had a cache were computed again; one always is, to sample from."""
+    if opened.admitted is None or opened.had <= opened.held + 1:
+        return None
+    return "diverged" if opened.diverged else "not_resident"

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,13 +34,15 @@ class CallRunner:
     """Told of each call's exported name and status."""
     deadline: float
     """On anyio's clock: when the run's time is over."""
+    clock: Callable[[], float]
+    """Seconds since the epoch."""
 
     async def make(self, calls: Sequence[PendingCall]) -> None:
         """Make calls concurrently. Their starts are committed before any is made, each result as it comes.
 
         On cancellation the calls under way are cancelled at their servers; what has finished is kept.
         """
-        now = time.time()
+        now = self.clock()
         for pending in calls:
             pending.record = replace(pending.record, status=CallStatus.STARTED, started_at=now)
         await self.commit(*(pending.save() for pending in calls))
@@ -52,7 +53,7 @@ class CallRunner:
 
     async def settle(self, pending: PendingCall, result: ToolResultItem, status: str) -> None:
         """Commit a result and tell it."""
-        await self.commit(finished(pending, result))
+        await self.commit(finished(pending, result, self.clock()))
         if pending.call.server:
             self.run.emit(ToolReturned(pending.record.round, pending.call, status, result.text))
             self.count(pending.call.name, status)

@@ -1,15 +1,17 @@
 """The runs of this process: finds them in memory or in the store, and closes those that wait."""
 
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cachetools import TTLCache
 
 from tenuto.errors import NotFound
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
+from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.leg import House
+from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
+from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.changes import AddItems, Change, SavePause, SaveRun, SaveSession
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
@@ -37,9 +39,10 @@ class Desk:
     follows their events. Everything else is read from the store.
     """
 
-    def __init__(self, house: House, store: Store) -> None:
+    def __init__(self, house: House, store: Store, models: Models) -> None:
         self._house = house
         self._store = store
+        self._models = models
         self._open: dict[str, Run] = {}
         self._recent: TTLCache[str, Run] = TTLCache(REMEMBERED_RUNS, REMEMBERED_S)
         self.pauses: dict[str, float] = {}
@@ -100,9 +103,10 @@ class Desk:
 
     async def close(self, run: Run, session: Session, status: RunStatus, stop_reason: str, text: str) -> None:
         """End a run that has no leg under way; calls without a result get one that says so. Commits, then tells."""
-        changes = self.closing(session, await self.calls(run, session), text)
+        calls = await self.calls(run, session)
+        changes = self.closing(session, calls, await self.results(run, session, calls, text))
         session.open_run = None
-        now = time.time()
+        now = self._house.clock()
         record = replace(
             run.record, status=status, stop_reason=stop_reason, updated_at=now, reason=None, expires_at=None
         )
@@ -124,18 +128,31 @@ class Desk:
         self.settle(run)
         self._house.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
 
-    def closing(self, session: Session, calls: Iterable[PendingCall], text: str) -> list[Change]:
-        """Give every call of the last round a result, append them to the session, and tell the changes."""
-        calls = list(calls)
-        changes: list[Change] = []
-        for pending in calls:
-            if pending.result is None:
-                started = pending.record.status is CallStatus.STARTED
-                said = f"{text}; it may have had an effect" if started else f"not executed: {text}"
-                changes.append(finished(pending, stand_in(pending.call, said)))
-        results = tuple(pending.result for pending in calls if pending.result is not None)
+    async def results(
+        self, run: Run, session: Session, calls: Sequence[PendingCall], text: str
+    ) -> list[ToolResultItem]:
+        """What stands where the results of the last round should: those that there are, else one that says `text`.
+
+        With what the model gets to read of each, where the run's model is still served.
+        """
+        results = [pending.result or stand_in(pending.call, _said(pending, text)) for pending in calls]
+        model = self._models.get(run.model)
+        if model is None:
+            return results
+        ledger = session.ledgers.get(fingerprint(model.codec, run.options.tools))
+        used = 0 if ledger is None else len(ledger.tokens)
+        fitted, _ = await fit_all(model.codec, results, model.context - used)
+        return fitted
+
+    def closing(
+        self, session: Session, calls: Sequence[PendingCall], results: Sequence[ToolResultItem]
+    ) -> list[Change]:
+        """Give the calls of the last round these results, append them to the session, and tell the changes."""
+        now = self._house.clock()
+        unanswered = [(call, result) for call, result in zip(calls, results, strict=True) if call.result is None]
+        changes = [finished(call, result, now) for call, result in unanswered]
         if results and outstanding(session.items):
-            changes.append(AddItems(session.uid, len(session.items), results))
+            changes.append(AddItems(session.uid, len(session.items), tuple(results)))
             session.items.extend(results)
         return changes
 
@@ -173,6 +190,11 @@ def _last_calls(items: list[Item]) -> tuple[ToolCall, ...]:
         if not isinstance(item, ToolResultItem):
             return ()
     return ()
+
+
+def _said(pending: PendingCall, text: str) -> str:
+    started = pending.record.status is CallStatus.STARTED
+    return f"{text}; it may have had an effect" if started else f"not executed: {text}"
 
 
 def _pending(run: Run, call: ToolCall, position: int, records: dict[str, CallRecord]) -> PendingCall:

@@ -4,8 +4,7 @@ Nothing of a session changes before everything has been checked; commit point (a
 """
 
 import hashlib
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import uuid4
@@ -24,14 +23,16 @@ from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.toolset import select
-from tenuto.sessions.changes import AddItems, Change, CutItems, SaveKey, SaveRun, SaveSession
-from tenuto.sessions.items import Item, ToolResultItem, UserItem, item_to_json
+from tenuto.sessions.changes import AddItems, Change, CutItems, MarkTurns, SaveKey, SaveRun, SaveSession
+from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem, item_to_json
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.match import fits
 from tenuto.sessions.records import CallStatus, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
-from tenuto.sessions.splice import plan
+from tenuto.sessions.splice import Splice, plan
 
 IDEMPOTENCY_S = 24 * 3600.0
+WENT_ON = "the client went on"
 BIG_TEXT = 1 << 14
 """New text of more characters than this is rendered in a worker thread."""
 
@@ -45,6 +46,17 @@ class Defaults:
     deadline_s: float = 600.0
     default_tools: Literal["all", "none"] | tuple[str, ...] = "all"
     max_runs: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The session for a turn."""
+
+    session: Session
+    at: int | None = None
+    """By match: how many of its items the turn repeats."""
+    begin: Sequence[Change] = ()
+    """What keeps the session, where it is a fork that is not kept yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +76,74 @@ class Intake:
         self._desk = desk
         self._defaults = defaults
 
-    async def session(self, turn: Turn) -> Session:
-        """The session that the turn goes on with, or a new one.
-
-        By match, one that is at work or waits for a person is forked, and so is one that has gone further.
-        """
+    async def find(self, turn: Turn) -> Found:
+        """The session that the turn names, or repeats, or a new one."""
         directory = self._house.directory
         if turn.session_id is not None:
-            return await directory.get_or_create(turn.principal, turn.session_id)
+            return Found(await directory.get_or_create(turn.principal, turn.session_id, stored=turn.stored))
         if turn.match and turn.stored:
             found = await directory.match(turn.principal, turn.user, turn.items)
             if found is not None:
-                return await self._free(found)
-        return directory.new(turn.principal, user=turn.user, stored=turn.stored)
+                return Found(found[0], at=found[1])
+        return self._new(turn)
 
-    async def _free(self, session: Session) -> Session:
-        if session.open_run is not None:
-            run = await self._desk.find(session.open_run)
-            if run.record.status is RunStatus.RUNNING or run.record.reason is not PauseReason.CLIENT_TOOL:
-                return await self._house.directory.fork(session)
-        return session
+    async def goes_on(self, turn: Turn, found: Found) -> bool:
+        """Whether the turn goes on with the session itself; the caller holds the session's lock.
 
-    async def admit(self, turn: Turn, model: Model, session: Session) -> Admitted:
+        One that was found by match must not be at work, nor wait for a person, nor have gone further.
+        """
+        if found.at is None:
+            return True
+        session = found.session
+        if not fits(session.items, turn.items):
+            return False
+        if session.open_run is None:
+            return True
+        run = await self._desk.find(session.open_run)
+        return not run.working and run.record.reason in (None, PauseReason.CLIENT_TOOL)
+
+    def branch(self, turn: Turn, found: Found) -> Found:
+        """A fork of the session that was found, where the turn leaves it; new if that place is no more."""
+        session, at = found.session, found.at
+        if at is None or not fits(session.items[:at], turn.items):
+            return self._new(turn)
+        twin, begin = self._house.directory.branch(session, at)
+        return Found(twin, begin=begin)
+
+    def _new(self, turn: Turn) -> Found:
+        return Found(self._house.directory.new(turn.principal, user=turn.user, stored=turn.stored))
+
+    async def admit(self, turn: Turn, model: Model, found: Found) -> Admitted:
         """Commit the turn to the session.
 
         Raises:
             SessionBusy, SessionPaused, MissingToolResults: the session's open run does not allow it.
             InvalidRequest and its kin: the turn is not valid; nothing has changed.
         """
+        session = found.session
         waiting = await self._waiting_run(session)
+        if waiting is not None and waiting.record.input_digest == _digest(turn.items):
+            calls = await self._desk.calls(waiting, session)
+            outstanding = ", ".join(call.call.id for call in calls if call.result is None)
+            raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
         splice = plan(turn.mode.value, session.items, turn.items)
-        if waiting is None:
-            return await self._begin(turn, model, session, splice.keep, splice.new, splice.miss_reason)
-        results = _leading_results(splice.new)
-        if splice.keep == len(session.items) and results:
-            return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
-        return await self._begin(turn, model, session, splice.keep, splice.new, splice.miss_reason, waiting)
+        if waiting is not None:
+            results = _leading_results(splice.new)
+            if splice.keep == len(session.items) and results:
+                return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
+        return await self._begin(turn, model, found, splice, waiting)
 
     async def _waiting_run(self, session: Session) -> Run | None:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""
         if session.open_run is None:
             return None
         run = await self._desk.find(session.open_run)
-        if run.record.status is RunStatus.RUNNING:
+        if run.working:
             raise SessionBusy(session.id, run.id)
-        if run.record.expires_at is not None and run.record.expires_at <= time.time():
+        if run.record.status is not RunStatus.PAUSED:  # its end could not be kept
+            await self._desk.close(run, session, RunStatus.INTERRUPTED, "interrupted", "interrupted")
+            return None
+        if run.record.expires_at is not None and run.record.expires_at <= self._house.clock():
             await self._desk.close(run, session, RunStatus.EXPIRED, "expired", "no answer came in time")
             return None
         if run.record.reason is not PauseReason.CLIENT_TOOL:
@@ -128,36 +163,42 @@ class Intake:
         results: Sequence[ToolResultItem],
         then: tuple[Item, ...],
     ) -> Admitted:
+        fresh = self._options(turn, model, session)
         brought = {result.call_id: result for result in results}
         calls = await self._desk.calls(run, session)
         changes: list[Change] = []
         for pending in calls:
             result = brought.get(pending.call.id)
             if result is not None and not pending.call.server:
-                changes.append(finished(pending, replace(result, name=pending.call.name)))
+                changes.append(finished(pending, replace(result, name=pending.call.name), self._house.clock()))
         missing = [pending.call.id for pending in calls if pending.record.status is not CallStatus.FINISHED]
         run.pending = calls
         if missing:
             await self._house.directory.commit(session, *changes)
             raise MissingToolResults(missing)
-        fresh = self._options(turn, model, session)
-        run.options = replace(
-            run.options,
-            sampling=fresh.sampling,
-            stop=fresh.stop,
-            max_tokens=fresh.max_tokens,
-            permission=fresh.permission,
-            can_answer=fresh.can_answer,
-            choice=fresh.choice,
-            only=fresh.only,
-            parallel=fresh.parallel,
+        # A request that says nothing of tools answers for those that the run has.
+        tools = fresh if turn.tools.given else run.options
+        options = replace(
+            fresh,
+            tools=tools.tools,
+            client_tools=tools.client_tools,
             choice_round=len(run.rounds) + 1,
             spent_before=sum(usage.sampled for usage in run.rounds),
         )
-        record = replace(run.record, status=RunStatus.RUNNING, reason=None, expires_at=None, options=run.options.dump())
-        await self._house.directory.commit(session, *changes, SaveRun(record), *_key(turn, run.id))
-        run.record = record
-        run.pending = []
+        record = replace(
+            run.record,
+            status=RunStatus.RUNNING,
+            model=model.id,
+            reason=None,
+            expires_at=None,
+            options=options.dump(),
+            input_digest=_digest(turn.items),
+        )
+        await self._house.directory.commit(
+            session, *changes, SaveSession(session), SaveRun(record), *self._key(turn, run.id)
+        )
+        run.record, run.options = record, options
+        run.pending, run.tool_rounds = [], 0
         return Admitted(run, calls, then)
 
     # A new run.
@@ -166,57 +207,53 @@ class Intake:
         self,
         turn: Turn,
         model: Model,
-        session: Session,
-        keep: int,
-        new: tuple[Item, ...],
-        miss_reason: str | None,
-        superseded: Run | None = None,
+        found: Found,
+        splice: Splice,
+        superseded: Run | None,
     ) -> Admitted:
-        if session.server_tools is None:
-            session.server_tools = tuple(exported.spec for exported in self._house.registry.list())
-        options = self._options(turn, model, session, miss_reason)
-        closing = [] if superseded is None else await self._desk.calls(superseded, session)
-        if keep < len(session.items):
-            kept = session.items[:keep]
-        else:
-            kept = [*session.items, *(pending.result_or("not executed: the client went on") for pending in closing)]
-        ledger = session.ledgers.get(model.codec.fingerprint(options.tools))
-        whole = await _render(model.codec, options, ledger, keep, [*kept, *new], turn)
+        session, keep, new = found.session, splice.keep, splice.new
+        options = self._options(turn, model, session, splice.miss_reason)
+        calls: list[PendingCall] = []
+        results: list[ToolResultItem] = []
+        if superseded is not None:
+            calls = await self._desk.calls(superseded, session)
+            results = await self._desk.results(superseded, session, calls, WENT_ON)
+        kept = session.items[:keep] if keep < len(session.items) else [*session.items, *results]
+        whole = await _render(model.codec, options, session.ledgers, keep, [*kept, *new], turn)
         if whole.total >= model.context:
-            raise ContextTooLong(whole.total, model.context, _fork_point(session.items[:keep], ledger, whole, model))
-        if ledger is None and session.ledgers and keep:
+            raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
+        if whole.tools_changed:
             options = replace(options, miss_reason=options.miss_reason or "tools_changed")
 
-        changes: list[Change] = [SaveSession(session)]
+        if session.server_tools is None:
+            session.server_tools = self._server_tools(session)
+        changes: list[Change] = [*found.begin, SaveSession(session)]
         if keep < len(session.items):
             changes.append(CutItems(session.uid, keep))
             del session.items[keep:]
             for other in session.ledgers.values():
                 other.cut(keep)
         if superseded is not None:
-            changes += self._supersede(superseded, session, closing)
+            changes += self._desk.closing(session, calls, results)
+            changes.append(SaveRun(_superseded(superseded.record, self._house.clock())))
         if new:
             changes.append(AddItems(session.uid, len(session.items), new))
             session.items.extend(new)
         assert session.items == [*kept, *new], "what was checked is what is kept"
-        changes += extend(session, whole)
+        changes += [MarkTurns(session, keep), *extend(session, whole)]
         run = self._record(turn, model, session, options, len(new), whole)
         session.open_run = run.id
         try:
-            await self._house.directory.commit(session, *changes, SaveRun(run.record), *_key(turn, run.id))
+            await self._house.directory.commit(session, *changes, SaveRun(run.record), *self._key(turn, run.id))
         except BaseException:
             self._house.directory.discard(session)  # what is in memory is ahead of what is kept
             raise
         if superseded is not None:
-            self._desk.closed(superseded, _superseded(superseded.record), "superseded")
+            self._desk.closed(superseded, _superseded(superseded.record, self._house.clock()), "superseded")
         return Admitted(run, [])
 
-    def _supersede(self, run: Run, session: Session, calls: Sequence[PendingCall]) -> list[Change]:
-        changes = self._desk.closing(session, calls, "the client went on")
-        return [*changes, SaveRun(_superseded(run.record))]
-
     def _record(self, turn: Turn, model: Model, session: Session, options: RunOptions, new: int, whole: Prompt) -> Run:
-        now = time.time()
+        now = self._house.clock()
         record = RunRecord(
             id=f"run_{uuid4().hex}",
             session_uid=session.uid,
@@ -232,14 +269,15 @@ class Intake:
         )
         run = Run(record, session.id, stored=session.stored)
         run.ledger_tokens = whole.total - len(whole.opening)
-        run.had = whole.had
         return run
 
     def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:
-        toolset = select(turn.tools, session.server_tools or (), self._defaults.default_tools)
+        toolset = select(turn.tools, self._server_tools(session), self._defaults.default_tools)
         limits = turn.limits
         return RunOptions(
-            sampling=turn.sampling,
+            sampling=replace(
+                turn.sampling, temperature=model.temperature if turn.temperature is None else turn.temperature
+            ),
             stop=turn.stop,
             max_tokens=limits.max_tokens or min(self._defaults.max_tokens, model.context),
             max_tool_rounds=_given(limits.max_tool_rounds, self._defaults.max_tool_rounds),
@@ -254,28 +292,52 @@ class Intake:
             miss_reason=miss_reason,
         )
 
+    def _server_tools(self, session: Session) -> tuple[ToolSpec, ...]:
+        """The server's tools as they were at the session's first turn."""
+        if session.server_tools is not None:
+            return session.server_tools
+        return tuple(exported.spec for exported in self._house.registry.list())
+
+    def _key(self, turn: Turn, run_id: str) -> list[Change]:
+        if turn.idempotency_key is None:
+            return []
+        expires = self._house.clock() + IDEMPOTENCY_S
+        return [SaveKey(turn.principal, turn.idempotency_key, run_id, body_digest(turn), expires)]
+
 
 async def _render(
-    codec: Codec, options: RunOptions, ledger: Ledger | None, keep: int, items: Sequence[Item], turn: Turn
+    codec: Codec, options: RunOptions, ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item], turn: Turn
 ) -> Prompt:
     if sum(len(item.text) for item in turn.items) > BIG_TEXT:
-        return await anyio.to_thread.run_sync(prompt, codec, options.tools, ledger, keep, items)
-    return prompt(codec, options.tools, ledger, keep, items)
+        return await anyio.to_thread.run_sync(prompt, codec, options.tools, ledgers, keep, items)
+    return prompt(codec, options.tools, ledgers, keep, items)
 
 
-def _fork_point(items: Sequence[Item], ledger: Ledger | None, whole: Prompt, model: Model) -> int | None:
+def _fork_point(session: Session, keep: int, whole: Prompt, model: Model) -> int | None:
     """The latest turn before which a fork leaves room for what is new and an answer."""
-    if ledger is None:
-        return None
-    fresh = sum(map(len, whole.spans)) + len(whole.opening) + ANSWER_TOKENS
-    for at in range(min(len(items), ledger.items) - 1, 0, -1):
-        if isinstance(items[at], UserItem) and ledger.offsets[at] + fresh < model.context:
-            return at
+    sizes = [*(len(span) for span in whole.spans), len(whole.opening)]
+    ledger = session.ledgers.get(whole.fingerprint)
+    offsets = [] if ledger is None else ledger.offsets[: whole.kept]
+    at = len(whole.tokens)
+    for size in sizes[: keep - whole.kept]:
+        offsets.append(at)
+        at += size
+    fresh = whole.total - at + ANSWER_TOKENS
+    for place in range(keep - 1, 0, -1):
+        if isinstance(session.items[place], UserItem) and offsets[place] + fresh < model.context:
+            return place
     return None
 
 
-def _superseded(record: RunRecord) -> RunRecord:
-    return replace(record, status=RunStatus.SUPERSEDED, stop_reason="superseded", reason=None, expires_at=None)
+def body_digest(turn: Turn) -> str:
+    """Names all that an Idempotency-Key came with."""
+    return turn.body_digest or _digest(turn.items)
+
+
+def _superseded(record: RunRecord, now: float) -> RunRecord:
+    return replace(
+        record, status=RunStatus.SUPERSEDED, stop_reason="superseded", reason=None, expires_at=None, updated_at=now
+    )
 
 
 def _leading_results(items: Sequence[Item]) -> list[ToolResultItem]:
@@ -285,13 +347,6 @@ def _leading_results(items: Sequence[Item]) -> list[ToolResultItem]:
             break
         results.append(item)
     return results
-
-
-def _key(turn: Turn, run_id: str) -> list[Change]:
-    if turn.idempotency_key is None:
-        return []
-    expires = time.time() + IDEMPOTENCY_S
-    return [SaveKey(turn.principal, turn.idempotency_key, run_id, turn.body_digest or _digest(turn.items), expires)]
 
 
 def _digest(items: Sequence[Item]) -> str:

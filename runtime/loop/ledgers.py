@@ -1,9 +1,9 @@
 """A session's tokens for one codec and tool block: which ledger, what is not in it yet, and how it grows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tenuto.pipelines.base import Codec, Rendered
+from tenuto.pipelines.base import Codec
 from tenuto.sessions.changes import AddSpans, Change, CutSpans
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
@@ -11,6 +11,15 @@ from tenuto.sessions.session import Session
 
 KEPT_LEDGERS = 4
 """A session that changes its tools or its model keeps so many ledgers; the oldest goes first."""
+
+Span = tuple[int, ...]
+
+_HALF = 16
+
+
+def fingerprint(codec: Codec, tools: Sequence[ToolSpec]) -> str:
+    """The name of a session's ledger: 16 digits for tokeniser and template, and 16 more for the tool block."""
+    return codec.fingerprint(())[:_HALF] + codec.fingerprint(tools)[:_HALF]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,36 +29,86 @@ class Prompt:
     fingerprint: str
     kept: int
     """Items of the session whose tokens the ledger has."""
-    tokens: tuple[int, ...]
-    spans: tuple[tuple[int, ...], ...]
-    opening: tuple[int, ...]
-    had: int
-    """How many of the ledger's tokens had a cache when the sequence last stopped: all but a last sampled one."""
+    tokens: Span
+    spans: tuple[Span, ...]
+    opening: Span
+    had: int = 0
+    """How many of these tokens had a cache when the model last spoke in the session: all but the last it said."""
+    tools_changed: bool = False
+    """Whether some of these items have been read before with other tools."""
 
     @property
     def total(self) -> int:
         """Its length in tokens."""
         return len(self.tokens) + sum(map(len, self.spans)) + len(self.opening)
 
-    def whole(self) -> tuple[int, ...]:
+    def whole(self) -> Span:
         """All tokens in order."""
         return (*self.tokens, *(token for span in self.spans for token in span), *self.opening)
 
 
-def prompt(codec: Codec, tools: Sequence[ToolSpec], ledger: Ledger | None, keep: int, items: Sequence[Item]) -> Prompt:
+def prompt(
+    codec: Codec, tools: Sequence[ToolSpec], ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item]
+) -> Prompt:
     """Render what the ledger does not have of `items`, of which the first `keep` are the session's own.
+
+    Where the session has gone on with other tools, its later items are rendered anew, but what the model sampled stays
+    as it was: the tool block changes, the answers do not.
 
     Nothing is changed. Raises TemplateFailed.
     """
-    fingerprint = codec.fingerprint(tools)
+    name = fingerprint(codec, tools)
+    ledger = ledgers.get(name)
     covered = 0 if ledger is None else min(ledger.items, keep)
-    held: tuple[int, ...] = ()
+    held: Span = ()
     if ledger is not None:
         held = tuple(ledger.tokens if covered == ledger.items else ledger.tokens[: ledger.offsets[covered]])
-    ended = bool(held) and held[-1] in codec.info.stop_tokens
-    rendered: Rendered = codec.suffix(items[:covered], items[covered:], tools, ended=ended)
-    sampled_last = covered > 0 and isinstance(items[covered - 1], AssistantItem)
-    return Prompt(fingerprint, covered, held, rendered.items, rendered.opening, had=len(held) - sampled_last)
+    others = [one for key, one in ledgers.items() if key != name and key[:_HALF] == name[:_HALF]]
+    said = _sampled_elsewhere(others, covered, min(keep, len(items)), items)
+    spans, opening = _render(codec, tools, items, covered, held, said)
+    further = any(min(one.items, keep) > covered for one in others)
+    return Prompt(name, covered, held, spans, opening, _had(ledger, items[:covered]), tools_changed=further)
+
+
+def _had(ledger: Ledger | None, items: Sequence[Item]) -> int:
+    spoken = (place for place in range(len(items) - 1, -1, -1) if isinstance(items[place], AssistantItem))
+    last = next(spoken, None)
+    return 0 if ledger is None or last is None else ledger.offsets[last] + len(ledger.span(last)) - 1
+
+
+def _sampled_elsewhere(
+    others: Sequence[Ledger], covered: int, keep: int, items: Sequence[Item]
+) -> list[tuple[int, Span]]:
+    """The assistant's items that this ledger lacks and another has, with their tokens there."""
+    if not others:
+        return []
+    furthest = max(others, key=lambda one: one.items)
+    end = min(furthest.items, keep)
+    # Nothing can be rendered before the first item, so that one is not among them.
+    places = (place for place in range(max(covered, 1), end) if isinstance(items[place], AssistantItem))
+    return [(place, tuple(furthest.span(place))) for place in places]
+
+
+def _render(
+    codec: Codec,
+    tools: Sequence[ToolSpec],
+    items: Sequence[Item],
+    begin: int,
+    held: Span,
+    said: Sequence[tuple[int, Span]],
+) -> tuple[tuple[Span, ...], Span]:
+    """Spans for `items[begin:]` and the opening, as they come about when the model says again what it has `said`."""
+    stops = codec.info.stop_tokens
+    ended = bool(held) and held[-1] in stops
+    spans: list[Span] = []
+    for place, span in said:
+        rendered = codec.suffix(items[:begin], items[begin:place], tools, ended=ended)
+        if span[: len(rendered.opening)] != rendered.opening:
+            continue  # it was opened in another way, so it is rendered like the others
+        spans += [*rendered.items, span]
+        begin, ended = place + 1, span[-1] in stops
+    rendered = codec.suffix(items[:begin], items[begin:], tools, ended=ended)
+    return (*spans, *rendered.items), rendered.opening
 
 
 def extend(session: Session, prompt: Prompt) -> list[Change]:
@@ -69,7 +128,7 @@ def extend(session: Session, prompt: Prompt) -> list[Change]:
     return changes
 
 
-def add_span(session: Session, fingerprint: str, span: tuple[int, ...]) -> Change:
+def add_span(session: Session, fingerprint: str, span: Span) -> Change:
     """Let the ledger cover one more item, whose tokens the model sampled."""
     ledger = session.ledgers[fingerprint]
     ledger.append(span)

@@ -6,7 +6,7 @@ and the calls that it begins, (c) each result, (d) the pause and (e) the end, co
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
@@ -17,19 +17,19 @@ from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.runtime.engine.messages import Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.engine.stream import RoundStream
-from tenuto.runtime.loop import room
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused
 from tenuto.runtime.loop.ledgers import Prompt, add_span, extend, prompt
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.pending import PendingCall, finished, pending_calls, stand_in
 from tenuto.runtime.loop.policy import Policy
+from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.metrics import Metrics
-from tenuto.sessions.changes import AddItems, Change, SavePause, SaveRun, SaveSession
+from tenuto.sessions.changes import AddItems, Change, MarkTurns, SavePause, SaveRun, SaveSession
 from tenuto.sessions.directory import Directory
-from tenuto.sessions.items import Item, ToolResultItem
+from tenuto.sessions.items import Item
 from tenuto.sessions.records import CallStatus, PauseReason, PauseRecord, PauseStatus, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 
 CANCEL_WAIT_S = 30.0
 """How long a cancelled round may take to stop, which is one step of the engine."""
-BIG_TEXT = 1 << 14
-"""A result of more characters than this is fitted in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,8 @@ class House:
     policy: Policy
     metrics: Metrics
     expiries: Expiries
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch."""
 
 
 @dataclass(slots=True)
@@ -120,9 +120,8 @@ class Leg:
     async def _round(self) -> bool:
         """Let the model speak once. False where that ended the run."""
         options = self.run.options
-        ledger = self.session.ledgers.get(self.model.codec.fingerprint(options.tools))
         items = self.session.items
-        self._prompt = prompt(self.model.codec, options.tools, ledger, len(items), items)
+        self._prompt = prompt(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
             await self._end(RunStatus.INCOMPLETE, "length")
@@ -152,7 +151,7 @@ class Leg:
         if engine.holds(self._sequence, self._engine_tokens):
             self._stream = engine.resume(self._sequence, self._engine_tokens, whole[self._engine_tokens :], round)
         else:
-            self._stream = engine.submit(self._sequence, whole, round, self._prompt.had if self.run.rounds else self.run.had)
+            self._stream = engine.submit(self._sequence, whole, round, self._prompt.had)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
         options = self.run.options
@@ -215,7 +214,13 @@ class Leg:
         if not self.calls:
             return True
         runner = CallRunner(
-            self.run, self.session.uid, self.house.registry, self._commit, self._count_call, self._deadline
+            self.run,
+            self.session.uid,
+            self.house.registry,
+            self._commit,
+            self._count_call,
+            self._deadline,
+            self.house.clock,
         )
         waiting = [call for call in self.calls if call.record.status is not CallStatus.FINISHED and call.call.server]
         ask = await self._make_or_refuse(runner, waiting)
@@ -273,7 +278,7 @@ class Leg:
         """All results are there: they become items, in call order, each with what the model gets to read of it."""
         results = [call.result for call in self.calls if call.result is not None]
         not_run = all(call.call.server for call in self.calls) and self.run.options.max_tool_rounds == 0
-        shown, fits = await self._fit(results)
+        shown, fits = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
         self._append([*shown, *self.then])
         self.calls, self.then = [], ()
         if not_run:
@@ -281,22 +286,6 @@ class Leg:
         elif not fits:
             await self._end(RunStatus.INCOMPLETE, "length")
         return fits and not not_run
-
-    async def _fit(self, results: Sequence[ToolResultItem]) -> tuple[list[ToolResultItem], bool]:
-        codec = self.model.codec
-        left = self.model.context - self.run.ledger_tokens
-        shown: list[ToolResultItem] = []
-        fits = True
-        for result in results:
-            if len(result.text) > BIG_TEXT:
-                text = await anyio.to_thread.run_sync(room.fit, codec, result.text, left)
-            else:
-                text = room.fit(codec, result.text, left)
-            if text is None:
-                text, fits = "", False
-            left -= len(codec.tokenize(text))
-            shown.append(result if text == result.text else replace(result, shown=text))
-        return shown, fits
 
     def _append(self, items: Sequence[Item]) -> None:
         self._unsaved.append(AddItems(self.session.uid, len(self.session.items), tuple(items)))
@@ -310,7 +299,7 @@ class Leg:
     # Pauses.
 
     async def _pause_for_approval(self, pending: PendingCall) -> None:
-        now = time.time()
+        now = self.house.clock()
         record = PauseRecord(
             id=f"appr_{uuid4().hex[:24]}",
             run_id=self.run.id,
@@ -332,7 +321,7 @@ class Leg:
 
     async def _pause_for_client(self, missing: Sequence[PendingCall]) -> None:
         calls = tuple(pending.call for pending in missing)
-        expires = time.time() + self.house.expiries.client_tool_s
+        expires = self.house.clock() + self.house.expiries.client_tool_s
         await self._pause(RunPaused(PauseReason.CLIENT_TOOL, missing[0].record.round, calls, expires))
 
     async def _pause(self, event: RunPaused, *changes: Change) -> None:
@@ -347,11 +336,11 @@ class Leg:
     ) -> None:
         self.session.open_run = None
         await self._finish_leg(status, RunDone(status, stop_reason, error, code))
-        self.house.metrics.observe_run(self.model.id, status.value, time.time() - self.run.created_at)
+        self.house.metrics.observe_run(self.model.id, status.value, self.house.clock() - self.run.created_at)
 
     async def _finish_leg(self, status: RunStatus, event: RunPaused | RunDone, *changes: Change) -> None:
         """Commit how the leg ended, then tell it."""
-        now = self.session.updated_at = time.time()
+        now = self.session.updated_at = self.house.clock()
         self.run.finish_answer(event)
         record = replace(
             self.run.record,
@@ -364,7 +353,9 @@ class Leg:
             stop_reason=event.stop_reason if isinstance(event, RunDone) else None,
             error=event.error if isinstance(event, RunDone) else None,
         )
-        await self._commit(*changes, SaveRun(record), SaveSession(self.session))
+        marks = MarkTurns(self.session, record.first_item)
+        with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
+            await self._commit(*changes, SaveRun(record), SaveSession(self.session), marks)
         self.run.record = record
         self.run.emit(event)
 
@@ -386,14 +377,11 @@ class Leg:
     async def _break_off(self, status: RunStatus, stop_reason: str, error: str | None, code: str | None) -> None:
         """End the run before its time: calls without a result get one that says so."""
         self.run.drop_cut_calls()
-        if self.calls:
-            for pending in self.calls:
-                if pending.result is None:
-                    self._unsaved.append(finished(pending, stand_in(pending.call, _why(pending, stop_reason))))
-            self._append([pending.result for pending in self.calls if pending.result is not None])
-            self.calls = []
         try:
-            await self._end(status, stop_reason, error, code)
+            with anyio.CancelScope(shield=True):
+                if self.calls:
+                    await self._append_stand_ins(stop_reason)
+                await self._end(status, stop_reason, error, code)
         except TenutoError as failure:  # the store is broken too: tell it, and forget what was not kept
             log.error("the end of run %s could not be kept: %s", self.run.id, failure)
             self.house.directory.discard(self.session)
@@ -401,9 +389,23 @@ class Leg:
             self.run.record = replace(self.run.record, status=RunStatus.FAILED, error=str(failure))
             self.run.emit(RunDone(RunStatus.FAILED, "error", str(failure), failure.code))
 
+    async def _append_stand_ins(self, stop_reason: str) -> None:
+        now = self.house.clock()
+        for pending in self.calls:
+            if pending.result is None:
+                self._unsaved.append(finished(pending, stand_in(pending.call, _why(pending, stop_reason)), now))
+        results = [pending.result for pending in self.calls if pending.result is not None]
+        shown, _ = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
+        self._append(shown)
+        self.calls = []
+
     async def _commit(self, *changes: Change) -> None:
         unsaved, self._unsaved = self._unsaved, []
-        await self.house.directory.commit(self.session, *unsaved, *changes)
+        try:
+            await self.house.directory.commit(self.session, *unsaved, *changes)
+        except TenutoError:  # nothing is kept, so the next commit must bring it; a cancelled wait takes nothing back
+            self._unsaved = [*unsaved, *self._unsaved]
+            raise
 
     def _give_back_place(self) -> None:
         if self.reserved:

@@ -17,6 +17,8 @@ class Model:
     engine: Engine
     backend: BackendInfo
     created: float
+    temperature: float
+    """Where a request names none."""
 
     @property
     def context(self) -> int:
@@ -34,6 +36,10 @@ class Models:
     def list(self) -> list[Model]:
         """In the order in which they were asked for."""
         return [*self._models.values()]
+
+    def get(self, id: str) -> Model | None:
+        """The model of that id."""
+        return self._models.get(id)
 
     def find(self, name: str | None) -> Model:
         """A model by its id; absent or `default` means the first.

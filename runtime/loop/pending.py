@@ -1,6 +1,5 @@
 """Calls on their way to their results, and what stands where a result should. No I/O."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,10 +19,6 @@ class PendingCall:
     record: CallRecord
     approved: bool = False
     denial: str | None = None
-
-    def result_or(self, text: str) -> ToolResultItem:
-        """The result, or one that says why there is none."""
-        return self.result or stand_in(self.call, text)
 
     def save(self) -> Change:
         """The change that keeps it as it is."""
@@ -60,11 +55,9 @@ def pending_calls(run_id: str, round: int, item: AssistantItem, repeatable: Call
     ]
 
 
-def finished(pending: PendingCall, result: ToolResultItem) -> Change:
+def finished(pending: PendingCall, result: ToolResultItem, now: float) -> Change:
     """Give a call its result, and the change that keeps it."""
-    pending.record = replace(
-        pending.record, status=CallStatus.FINISHED, result=item_to_json(result), finished_at=time.time()
-    )
+    pending.record = replace(pending.record, status=CallStatus.FINISHED, result=item_to_json(result), finished_at=now)
     return pending.save()
 
 

@@ -47,7 +47,8 @@ class Turn:
     """One request. `session_id` None: the session is found by matching, or made.
 
     `user` narrows matching; `stored` false keeps all in memory; `wants_events` is true where the client opted into
-    named events, so that it can be asked for approvals. `body_digest` names the whole request, for Idempotency-Key.
+    named events, so that it can be asked for approvals. `temperature` None is the model's own. `body_digest` names the
+    whole request, for Idempotency-Key.
     """
 
     principal: str
@@ -57,6 +58,7 @@ class Turn:
     mode: SessionMode = SessionMode.AUTO
     tools: ToolSelection = field(default_factory=ToolSelection)
     sampling: Sampling = field(default_factory=Sampling)
+    temperature: float | None = None
     stop: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None

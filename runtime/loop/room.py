@@ -1,11 +1,35 @@
 """How much of a tool's result the model gets to read."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import anyio.to_thread
+
 from tenuto.pipelines.base import Codec
+from tenuto.sessions.items import ToolResultItem
 
 ANSWER_TOKENS = 256
 """Kept free for the answer."""
 LEAST_TOKENS = 32
 """Less than this of a result says nothing."""
+BIG_TEXT = 1 << 14
+"""A result of more characters than this is fitted in a worker thread."""
+
+
+async def fit_all(codec: Codec, results: Sequence[ToolResultItem], left: int) -> tuple[list[ToolResultItem], bool]:
+    """The results with what the model gets to read of each, in turn; False where one has no room at all."""
+    fitted: list[ToolResultItem] = []
+    fits = True
+    for result in results:
+        if len(result.text) > BIG_TEXT:
+            text = await anyio.to_thread.run_sync(fit, codec, result.text, left)
+        else:
+            text = fit(codec, result.text, left)
+        if text is None:
+            text, fits = "", False
+        left -= len(codec.tokenize(text))
+        fitted.append(result if text == result.text else replace(result, shown=text))
+    return fitted, fits
 
 
 def fit(codec: Codec, text: str, left: int) -> str | None:
@@ -19,9 +43,9 @@ def fit(codec: Codec, text: str, left: int) -> str | None:
     tokens = codec.tokenize(text)
     if len(tokens) <= room:
         return text
-    if room < LEAST_TOKENS:
-        return None
     note = len(codec.tokenize(_omitted(len(tokens)))) + 2
+    if room < note + LEAST_TOKENS:
+        return None
     head = (room - note) * 2 // 3
     tail = room - note - head
     omitted = len(tokens) - head - tail

@@ -48,8 +48,6 @@ class Run:
         self.rounds = [_usage_from_json(entry) for entry in record.usage.get("rounds", [])]
         self.ledger_tokens: int = record.usage.get("ledger_tokens", 0)
         self.tool_rounds: int = record.usage.get("tool_rounds", 0)
-        self.had = 0
-        """How many of the prompt's tokens had a cache before the run began."""
         self.cancelling = False
         self.pending: list[PendingCall] = []
         """The calls of the last round while the run waits, where they are in memory."""
@@ -59,6 +57,8 @@ class Run:
         """How a run that waits is cancelled; set by the loop."""
         self.scope: anyio.CancelScope | None = None
         """Set while a leg is under way."""
+        self.attached = 0
+        """How many requests wait for the answer of the present leg."""
         self._log: list[RunEvent] = []
         self._leg_start = 0
         self._wake = anyio.Event()
@@ -89,6 +89,7 @@ class Run:
     def begin_leg(self, scope: anyio.CancelScope) -> None:
         """A leg begins; who asks for the run's events from now on follows this leg."""
         self.scope = scope
+        self.attached = 0
         self._leg_start = len(self._log)
         self._answer = self._fresh_answer()
 
@@ -152,19 +153,23 @@ class Run:
         return self._answer
 
     async def cancel(self) -> None:
-        """Stop it: the model within a step, tools by a cancel. Returns when the run has ended or waits."""
-        self.cancelling = True
-        if self.scope is not None:
-            self.scope.cancel()
-            while self.scope is not None:
-                await self._wake.wait()
-        elif self.record.status is RunStatus.PAUSED and self.close_waiting is not None:
+        """Stop it: the model within a step, tools by a cancel. Returns when the run has ended."""
+        await self._stop()
+        if self.record.status is RunStatus.PAUSED and self.close_waiting is not None:
             await self.close_waiting(self)
 
     async def disconnected(self) -> None:
-        """The client is gone: nobody will read the answer, so it is cancelled, unless it waits."""
-        if self.record.status is RunStatus.RUNNING:
-            await self.cancel()
+        """A client is gone. If nobody else reads the answer it is cancelled, unless it waits for one."""
+        self.attached -= 1
+        if self.attached <= 0:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self.scope is not None:
+            self.cancelling = True
+            self.scope.cancel()
+            while self.scope is not None:
+                await self._wake.wait()
 
     def describe(self) -> dict[str, Any]:
         """The run as JSON values, for programs."""

@@ -1,9 +1,9 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -24,7 +24,7 @@ from tenuto.errors import (
 from tenuto.runtime.engine.engine import EngineState
 from tenuto.runtime.loop.desk import Desk
 from tenuto.runtime.loop.events import RunDone
-from tenuto.runtime.loop.intake import Admitted, Defaults, Intake
+from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake, body_digest
 from tenuto.runtime.loop.leg import House, Leg
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.requests import Turn
@@ -54,7 +54,7 @@ class Runner:
         self._house = house
         self._store = store
         self._defaults = defaults
-        self._desk = Desk(house, store)
+        self._desk = Desk(house, store, models)
         self._intake = Intake(house, self._desk, defaults)
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._group: TaskGroup | None = None
@@ -98,11 +98,13 @@ class Runner:
 
     async def _repeated(self, turn: Turn, key: str) -> Run | None:
         known = await self._store.key(turn.principal, key)
-        if known is None or known.expires_at <= time.time():
+        if known is None or known.expires_at <= self._house.clock():
             return None
-        if known.body_digest != turn.body_digest:
+        if known.body_digest != body_digest(turn):
             raise IdempotencyMismatch(f"the Idempotency-Key {key!r} came before with another body")
-        return await self._desk.find(known.run_id, turn.principal)
+        run = await self.run(turn.principal, known.run_id)
+        run.attached += 1
+        return run
 
     async def _start(self, turn: Turn) -> Run:
         model = self.models.find(turn.model)
@@ -110,15 +112,25 @@ class Runner:
         model.engine.reserve()
         leg: Leg | None = None
         try:
-            session = await self._intake.session(turn)
-            async with self._lock(session.uid):
-                with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
-                    admitted = await self._intake.admit(turn, model, session)
-                    leg = self._begin_leg(admitted, session, model, reserved=True)
+            found = await self._intake.find(turn)
+            async with self._lock(found.session.uid):
+                if await self._intake.goes_on(turn, found):
+                    leg = await self._admit(turn, model, found)
+            if leg is None:
+                branch = self._intake.branch(turn, found)
+                async with self._lock(branch.session.uid):
+                    leg = await self._admit(turn, model, branch)
         finally:
             if leg is None:
                 model.engine.unreserve()
-        return admitted.run
+        leg.run.attached += 1
+        return leg.run
+
+    async def _admit(self, turn: Turn, model: Model, found: Found) -> Leg:
+        with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
+            admitted = await self._intake.admit(turn, model, found)
+            leg = self._begin_leg(admitted, found.session, model, reserved=True)
+        return leg
 
     def _check_open(self) -> None:
         if self._draining or self._group is None:
@@ -175,11 +187,13 @@ class Runner:
         async with self._lock(session.uid):
             pause = await self._desk.pause(pause_id)
             assert pause is not None
-            if pause.status is PauseStatus.OPEN and pause.expires_at <= time.time():
-                await self._expire(run, session)
-                raise AlreadyDecided(f"the approval {pause_id} has expired")
             if pause.status is not PauseStatus.OPEN:
                 raise AlreadyDecided(f"the approval {pause_id} is {pause.status.value} already")
+            if run.record.status is not RunStatus.PAUSED:
+                raise AlreadyDecided(f"the run of the approval {pause_id} has ended")
+            if pause.expires_at <= self._house.clock():
+                await self._expire(run, session)
+                raise AlreadyDecided(f"the approval {pause_id} has expired")
             with anyio.CancelScope(shield=True):
                 await self._resume_decided(run, session, pause, approve=approve, message=message, remember=remember)
         return run
@@ -196,7 +210,7 @@ class Runner:
         if approve and remember:
             session.approved |= {pause.tool}
         status = PauseStatus.APPROVED if approve else PauseStatus.DENIED
-        decided = replace(pause, status=status, message=message, remember=remember, decided_at=time.time())
+        decided = replace(pause, status=status, message=message, remember=remember, decided_at=self._house.clock())
         record = replace(run.record, status=RunStatus.RUNNING, reason=None, expires_at=None)
         await self.directory.commit(session, SavePause(decided), SaveRun(record), SaveSession(session))
         run.record = record
@@ -220,8 +234,7 @@ class Runner:
             await run.cancel()
         async with self._lock(session.uid):
             await self.directory.delete(principal, id)
-            for model in self.models.list():
-                model.engine.release(f"{session.uid}/{model.id}")
+            self._release(session.uid)
 
     async def fork_session(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
@@ -278,28 +291,40 @@ class Runner:
     async def _recover(self) -> None:
         """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting."""
         for record in await self._store.open_runs():
-            run = await self._desk.find(record.id)
             if record.status is RunStatus.PAUSED and record.expires_at is not None:
-                self._desk.pauses[run.id] = record.expires_at
-            else:
+                self._desk.pauses[record.id] = record.expires_at
+                continue
+            try:
+                run = await self._desk.find(record.id)
                 session = await self._desk.session(run)
                 await self._desk.close(run, session, RunStatus.INTERRUPTED, "interrupted", "interrupted")
+            except TenutoError:  # one damaged session does not keep the others from starting
+                log.exception("the run %s, which a crash has left open, cannot be closed", record.id)
 
     async def _keep_house(self) -> None:
-        ticks = 0
-        while True:
+        for tick in count(1):
             await anyio.sleep(TICK_S)
-            ticks += 1
             try:
-                now = time.time()
-                for run_id in [run_id for run_id, expires in self._desk.pauses.items() if expires <= now]:
-                    await self._expire_run(run_id)
-                if ticks % SWEEP_TICKS == 0:
-                    for uid in await self.directory.expire():
-                        for model in self.models.list():
-                            model.engine.release(f"{uid}/{model.id}")
+                await self.expire_pauses()
+                if tick % SWEEP_TICKS == 0:
+                    await self.expire_sessions()
             except TenutoError:
                 log.exception("housekeeping failed; it goes on with the next tick")
+
+    async def expire_pauses(self) -> None:
+        """End the runs that have waited for too long. Done every second by itself."""
+        now = self._house.clock()
+        for run_id in [run_id for run_id, expires in self._desk.pauses.items() if expires <= now]:
+            await self._expire_run(run_id)
+
+    async def expire_sessions(self) -> None:
+        """Delete the sessions whose time is over. Done every minute by itself."""
+        for uid in await self.directory.expire():
+            self._release(uid)
+
+    def _release(self, uid: str) -> None:
+        for model in self.models.list():
+            model.engine.release(f"{uid}/{model.id}")
 
     async def _expire_run(self, run_id: str) -> None:
         try:

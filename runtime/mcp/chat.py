@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.base import Sampling
 from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, TextAdded, ToolCalling, ToolReturned
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
@@ -119,7 +118,6 @@ def turn(
     principal: str,
     arguments: dict[str, Any],
     *,
-    default_temperature: float,
     server_of: Callable[[str], str],
     can_ask: bool,
 ) -> Turn:
@@ -143,7 +141,7 @@ def turn(
         session_id=arguments.get("session_id"),
         mode=SessionMode.AUTO if said is None else SessionMode.APPEND,
         tools=_selection(arguments.get("tools"), server_of),
-        sampling=Sampling(temperature=float(arguments.get("temperature", default_temperature))),
+        temperature=arguments.get("temperature"),
         limits=Limits(arguments.get("max_tokens"), arguments.get("max_tool_rounds")),
         permission=None if permission is None else Permission(permission),
         match=False,

@@ -40,12 +40,12 @@ _SESSION_INPUT: dict[str, Any] = {
 }
 
 
-def build_server(runner: Runner, *, principal_of: Callable[[Any], str], default_temperature: float) -> Server[Any]:
+def build_server(runner: Runner, *, principal_of: Callable[[Any], str]) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
-    desk = _Desk(runner, principal_of, default_temperature)
+    desk = _Desk(runner, principal_of)
     return Server(
         NAME, version=__version__, instructions=INSTRUCTIONS, on_list_tools=desk.list_tools, on_call_tool=desk.call_tool
     )
@@ -54,9 +54,8 @@ def build_server(runner: Runner, *, principal_of: Callable[[Any], str], default_
 class _Desk:
     """The handlers, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: Runner, principal_of: Callable[[Any], str], default_temperature: float) -> None:
+    def __init__(self, runner: Runner, principal_of: Callable[[Any], str]) -> None:
         self._runner, self._principal_of = runner, principal_of
-        self._default_temperature = default_temperature
 
     async def list_tools(self, _context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """Our own tools, then the registry's, in one page."""
@@ -107,7 +106,6 @@ class _Desk:
         return chat.turn(
             principal,
             arguments,
-            default_temperature=self._default_temperature,
             server_of=self._server_of,
             can_ask=can_ask(context),
         )

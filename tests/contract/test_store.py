@@ -21,6 +21,7 @@ from tenuto.sessions.changes import (
     CutItems,
     CutSpans,
     DeleteSession,
+    MarkTurns,
     PutNote,
     SaveCall,
     SaveKey,
@@ -469,13 +470,39 @@ async def test_sessions_are_found_by_what_their_client_saw(store: Store) -> None
     marks = digests(visible(seen))[::-1]
     short, long = session_of(*seen[:2], id="short"), session_of(*seen, id="long", user="u")
     await store.commit(*whole(short), *whole(long))
-    assert await store.candidates("alice", None, marks) == [(short.uid, marks[2])]
-    assert await store.candidates("alice", "u", marks) == [(long.uid, marks[0])]
+    assert await store.candidates("alice", None, marks) == [(short.uid, 2)]
+    assert await store.candidates("alice", "u", marks) == [(long.uid, 4)]
     assert await store.candidates("bob", None, marks) == []
     assert await store.candidates("alice", None, []) == []
     twin = session_of(*seen, id="twin")
     await store.commit(*whole(twin))
-    assert await store.candidates("alice", None, marks) == [(twin.uid, marks[0])]
+    assert await store.candidates("alice", None, marks) == [(twin.uid, 4)]
+
+
+async def test_a_session_that_has_gone_further_is_found_by_the_ends_of_its_turns(store: Store) -> None:
+    cut = AssistantItem("so", incomplete=True)
+    call = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
+    seen: list[Item] = [UserItem("hi"), AssistantItem("ho"), UserItem("and?"), cut, UserItem("more"), call]
+    session = session_of(*seen)
+    marks = digests(visible(seen))
+    await store.commit(*whole(session))
+    for count in range(1, len(seen)):
+        found = await store.candidates("alice", None, [marks[count - 1]])
+        assert found == ([(session.uid, 2)] if count == 2 else [])
+    session.items[3:] = [AssistantItem("so")]
+    turn = digests(visible(session.items))
+    await store.commit(
+        CutItems(session.uid, 1),
+        AddItems(session.uid, 1, tuple(session.items[1:])),
+        SaveSession(session),
+        MarkTurns(session, 3),
+    )
+    assert await store.candidates("alice", None, turn[1:2]) == [], "a mark goes with its item"
+    await store.commit(MarkTurns(session, 0))
+    assert await store.candidates("alice", None, turn[1:2]) == [(session.uid, 2)]
+    assert await store.candidates("alice", None, turn[3:]) == [(session.uid, 4)]
+    assert await store.candidates("bob", None, turn[1:2]) == []
+    assert await store.candidates("alice", "u", turn[1:2]) == []
 
 
 async def test_closing_writes_what_is_queued_and_refuses_more(store: Store) -> None:

@@ -23,7 +23,7 @@ WEATHER = {"type": "function", "function": {"name": "weather", "description": "T
 
 def read(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ChatRequest:
     text = json.dumps({"messages": HELLO} | dict(body)).encode()
-    return read_chat(text, headers or {}, principal="ada", default_temperature=0.25)
+    return read_chat(text, headers or {}, principal="ada")
 
 
 def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
@@ -32,7 +32,7 @@ def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
 
 def test_a_bare_request_takes_every_default() -> None:
     assert read({}) == ChatRequest(
-        Turn(principal="ada", model=None, items=(UserItem("hello"),), sampling=Sampling(temperature=0.25)),
+        Turn(principal="ada", model=None, items=(UserItem("hello"),)),
         stream=False,
         include_usage=False,
     )
@@ -78,7 +78,8 @@ def test_every_field_finds_its_place() -> None:
                 choice=ToolChoice.REQUIRED,
                 parallel=False,
             ),
-            sampling=Sampling(temperature=1.0, top_k=40, top_p=0.9, min_p=0.05, seed=7),
+            sampling=Sampling(top_k=40, top_p=0.9, min_p=0.05, seed=7),
+            temperature=1.0,
             stop=("END", "STOP"),
             limits=Limits(max_tokens=100, max_tool_rounds=3),
             permission=Permission.ASK,

@@ -10,7 +10,7 @@ ROOMS = ("runtime", "tools", "pipelines", "sessions")
 
 
 def modules() -> list[Path]:
-    found = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    found = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"), key=lambda p: (p.parent, p.name))]
     return [path.relative_to(ROOT) for path in found if path.name != "__init__.py" and "versions" not in path.parts]
 
 

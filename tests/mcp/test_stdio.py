@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import sys
 import time
@@ -11,7 +12,8 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from tenuto.sessions.lock import read_owner
+from tenuto.errors import ConfigurationError
+from tenuto.sessions.lock import DataFolder, read_owner
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, LONG_TEXT, RULES
 from tests.mcp.test_http import answer_of, text_of
@@ -25,10 +27,22 @@ def home(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path, script(tmp_path / "model.json", RULES))
     yield server
     server.close()
-    owner = read_owner(server.data_dir)
-    if owner is not None:
-        os.kill(owner.pid, signal.SIGKILL)
-        wait_until_gone(owner.pid)
+    with suppress(OSError), claimed(server.data_dir) as folder:
+        # A start that lost the race and is still on its way finds no folder to own.
+        shutil.rmtree(folder.path)
+        folder.path.touch()
+
+
+def claimed(path: Path) -> DataFolder:
+    """The data folder for ourselves; whoever owns it is ended."""
+    while True:
+        try:
+            return DataFolder.acquire(path)
+        except ConfigurationError:
+            owner = read_owner(path)
+            if owner is not None:
+                os.kill(owner.pid, signal.SIGKILL)
+                wait_until_gone(owner.pid)
 
 
 def wait_until_gone(pid: int) -> None:

@@ -9,7 +9,7 @@ from weakref import ref
 import pytest
 
 from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy, StoreFailed
-from tenuto.sessions.changes import AddItems, PutNote, SaveRun, SaveSession, whole
+from tenuto.sessions.changes import AddItems, MarkTurns, PutNote, SaveRun, SaveSession, whole
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
@@ -294,16 +294,50 @@ async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Direc
     session = directory.new("alice")
     session.items += [HI, HO]
     await directory.commit(session, *whole(session))
-    assert await directory.match("alice", None, [HI, HO, HI]) is session
+    assert await directory.match("alice", None, [HI, HO, HI]) == (session, 2)
     assert await directory.match("alice", "u", [HI, HO, HI]) is None
     assert await directory.match("bob", None, [HI, HO, HI]) is None
     assert await directory.match("alice", None, [HI]) is None
     twin = await directory.fork(session)
     assert await directory.match("alice", None, [HI, HO, HI]) is None
     twin.items += [HI, AssistantItem("more")]
-    await directory.commit(twin, SaveSession(twin), AddItems(twin.uid, 2, tuple(twin.items[2:])))
-    assert await directory.match("alice", None, [*twin.items, HI]) is twin
-    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) is session
+    await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
+    assert await directory.match("alice", None, [*twin.items, HI]) == (twin, 4)
+    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) == (session, 2)
+
+
+async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(directory: Directory) -> None:
+    session = directory.new("alice")
+    session.items += [HI, HO, UserItem("and?"), AssistantItem("so")]
+    await directory.commit(session, *whole(session))
+    for again in (UserItem("other"), UserItem("and?")):
+        assert await directory.match("alice", None, [HI, HO, again]) == (session, 2)
+    assert await directory.match("alice", None, [HI, AssistantItem("no"), HI]) is None
+    twin = await directory.fork(session, 2)
+    twin.items += [UserItem("or?"), AssistantItem("so")]
+    await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
+    found = await directory.match("alice", None, [HI, HO, UserItem("third")])
+    assert found in [(session, 2), (twin, 2)], "they are the same up to there"
+
+
+async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(directory: Directory) -> None:
+    for result in ("1", "2"):
+        session = directory.new("alice")
+        call = AssistantItem("", "", (ToolCall("c", "f", "{}", server=True),))
+        session.items += [HI, call, ToolResultItem("c", "f", result, server=True), HO, UserItem(result)]
+        await directory.commit(session, *whole(session))
+    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) is None
+
+
+async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directory, store: Store) -> None:
+    origin = await kept(directory, "s", HI, HO, UserItem("and?"))
+    await store.commit(PutNote(origin.uid, "k", "v"))
+    branch, begin = directory.branch(origin, 2)
+    assert (branch.items, branch.implicit, branch.parent) == ([HI, HO], True, Parent(origin.uid, 2))
+    assert await store.session_by_uid(branch.uid) is None
+    await directory.commit(branch, *begin)
+    assert await store.session_by_uid(branch.uid) == branch
+    assert await store.notes(branch.uid) == {"k": "v"}
 
 
 async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
@@ -314,7 +348,7 @@ async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
         await directory.commit(session, *whole(session))
         made.append(session)
     for session, id in zip(made, "ab", strict=True):
-        assert await directory.match("alice", None, [*session.items, ToolResultItem(id, "f", "x")]) is session
+        assert await directory.match("alice", None, [*session.items, ToolResultItem(id, "f", "x")]) == (session, 2)
 
 
 async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, store: Store, clock: Clock) -> None:

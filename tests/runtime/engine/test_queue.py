@@ -1,0 +1,96 @@
+"""Places in the queue, and how many sequences are remembered."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.errors import Overloaded
+from tenuto.runtime.engine.messages import Residency
+from tenuto.runtime.engine.sequence import State
+from tests.runtime.engine.rig import Make
+
+
+async def test_a_full_queue_refuses_at_once_and_says_when_to_come_again(make: Make) -> None:
+    rig = make(slots=2, queue=3)
+    rig.backend.shut()
+    rounds = [rig.begin(f"s{number}", rig.prompt("Hello!")) for number in range(3)]
+    for _ in range(2):
+        rig.engine.reserve()
+    with pytest.raises(Overloaded) as refused:
+        rig.engine.reserve()
+    assert 1 <= refused.value.retry_after_s <= 60
+    rig.backend.open()
+    for round in rounds:
+        await round.stopped()
+    for _ in range(3):
+        rig.engine.reserve()
+    with pytest.raises(Overloaded):
+        rig.engine.reserve()
+    for _ in range(5):
+        rig.engine.unreserve()
+
+
+async def test_what_was_promised_is_never_refused(make: Make) -> None:
+    rig = make(slots=1, queue=1)
+    for number in range(5):
+        await rig.begin(f"s{number}", rig.prompt("Hello!")).stopped()
+    rig.engine.reserve()
+    rig.engine.reserve()
+    rounds = [rig.begin(f"t{number}", rig.prompt("Hello!")) for number in range(4)]
+    for round in rounds:
+        await round.stopped()
+        assert round.tokens == rig.answer("Hello!")
+    rig.engine.unreserve()
+    rig.engine.unreserve()
+
+
+async def test_a_place_that_was_not_taken_cannot_be_given_back(make: Make) -> None:
+    rig = make()
+    with pytest.raises(AssertionError):
+        rig.engine.unreserve()
+
+
+async def test_places_add_up(make: Make) -> None:
+    rig = make(slots=2, queue=3)
+
+    @given(st.lists(st.booleans(), max_size=30))
+    def check(takes: list[bool]) -> None:
+        taken = 0
+        for take in takes:
+            if take and taken == 5:
+                with pytest.raises(Overloaded):
+                    rig.engine.reserve()
+            elif take:
+                rig.engine.reserve()
+                taken += 1
+            elif taken:
+                rig.engine.unreserve()
+                taken -= 1
+        for _ in range(taken):
+            rig.engine.unreserve()
+
+    check()
+
+
+async def test_only_so_many_sequences_are_remembered_and_the_oldest_are_forgotten(make: Make) -> None:
+    rig = make(slots=2, remembered=5)
+    lengths = {}
+    for number in range(12):
+        prompt = rig.prompt(f"Hello {number}!")
+        round = rig.begin(f"s{number}", prompt)
+        await round.stopped()
+        lengths[number] = len(prompt) + len(round.tokens)
+        assert sum(rig.engine.state().sequences.values()) <= 6
+    assert [number for number in lengths if rig.engine.holds(f"s{number}", lengths[number])] == [7, 8, 9, 10, 11]
+    await rig.idle()
+    assert rig.count(State.PAUSED) <= 5
+    host = rig.engine.state().cache_bytes[Residency.HOST]
+    assert host <= 5 * 4 * max(lengths.values())
+
+
+async def test_open_rounds_are_never_forgotten(make: Make) -> None:
+    rig = make(slots=2, remembered=1)
+    rounds = [rig.begin(f"s{number}", rig.prompt(f"Hello {number}!")) for number in range(6)]
+    for number, round in enumerate(rounds):
+        await round.stopped()
+        assert round.tokens == rig.answer(f"Hello {number}!")

@@ -1,0 +1,202 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tenuto.runtime.engine.scheduler import Admission, Budget, Candidate, Prefill, Share, admit, plan
+
+BUDGETS = st.builds(Budget, tokens=st.integers(1, 40), chunk=st.integers(1, 40))
+COUNTS = st.integers(0, 12)
+PENDING = st.lists(st.integers(1, 100), max_size=12)
+TURNS = st.integers(0, 1000)
+
+
+def decoders(count: int) -> list[str]:
+    return [f"d{number}" for number in range(count)]
+
+
+def prefills(pending: Sequence[int]) -> list[Prefill]:
+    return [Prefill(f"p{number}", tokens) for number, tokens in enumerate(pending)]
+
+
+# Who is fed.
+
+
+@given(COUNTS, PENDING, BUDGETS, TURNS)
+def test_a_step_never_carries_more_than_its_budget(count: int, pending: list[int], budget: Budget, turn: int) -> None:
+    shares = plan(decoders(count), prefills(pending), budget, turn)
+    assert sum(share.tokens for share in shares) <= budget.tokens
+    if any(share.id.startswith("d") for share in shares):
+        assert sum(share.tokens for share in shares if share.id.startswith("p")) <= budget.chunk
+
+
+@given(COUNTS, PENDING, BUDGETS, TURNS)
+def test_everybody_is_fed_at_most_once_and_never_more_than_there_is(
+    count: int, pending: list[int], budget: Budget, turn: int
+) -> None:
+    shares = plan(decoders(count), prefills(pending), budget, turn)
+    assert len({share.id for share in shares}) == len(shares)
+    limits = dict.fromkeys(decoders(count), 1) | {entry.id: entry.pending for entry in prefills(pending)}
+    assert all(1 <= share.tokens <= limits[share.id] for share in shares)
+
+
+@given(COUNTS, PENDING, BUDGETS, TURNS)
+def test_no_budget_is_left_while_somebody_could_use_it(
+    count: int, pending: list[int], budget: Budget, turn: int
+) -> None:
+    shares = plan(decoders(count), prefills(pending), budget, turn)
+    decoding = sum(share.id.startswith("d") for share in shares)
+    fed = sum(share.tokens for share in shares) - decoding
+    room = budget.tokens - decoding
+    assert fed == min(sum(pending), room if decoding == 0 else min(room, budget.chunk))
+    assert decoding == min(count, budget.tokens) or pending
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=8), st.integers(8, 60))
+def test_prefill_is_shared_evenly(pending: list[int], tokens: int) -> None:
+    shares = {share.id: share.tokens for share in plan([], prefills(pending), Budget(tokens, tokens), 0)}
+    assert set(shares) == {entry.id for entry in prefills(pending)}
+    cut = [shares[entry.id] for entry in prefills(pending) if shares[entry.id] < entry.pending]
+    assert not cut or max(shares.values()) - min(cut) <= 1
+
+
+@dataclass
+class Line:
+    """Those who are fed, as the engine keeps them: whoever was served stands behind those that were not."""
+
+    ids: list[str]
+    waited: dict[str, int] = field(default_factory=dict)
+
+    def served(self, shares: Sequence[Share]) -> None:
+        fed = [share.id for share in shares if share.id in self.ids]
+        self.ids = [id for id in self.ids if id not in fed] + fed
+        self.waited = {id: 0 if id in fed else self.waited.get(id, 0) + 1 for id in self.ids}
+
+
+@given(
+    budget=st.builds(Budget, tokens=st.integers(1, 4), chunk=st.integers(1, 4)),
+    happenings=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", "nothing"]), max_size=60),
+    start=TURNS,
+)
+def test_everybody_is_fed_in_a_bounded_number_of_steps_whoever_comes_and_goes(
+    budget: Budget, happenings: list[str], start: int
+) -> None:
+    decoding, prefilling = Line([]), Line([])
+    most = 8
+    for turn, happening in enumerate(happenings, start):
+        members = len(decoding.ids) + len(prefilling.ids)
+        if happening == "decoder" and members < most:
+            decoding.ids.append(f"d{turn}")
+        elif happening == "prefill" and members < most:
+            prefilling.ids.append(f"p{turn}")
+        elif happening == "read" and prefilling.ids:
+            decoding.ids.append(prefilling.ids.pop(0))
+        elif happening == "stop" and decoding.ids:
+            decoding.ids.pop()
+        shares = plan(decoding.ids, [Prefill(id, 50) for id in prefilling.ids], budget, turn)
+        decoding.served(shares)
+        prefilling.served(shares)
+        # Of each kind at least one is served in every second step.
+        assert all(waited <= 2 * most for waited in (*decoding.waited.values(), *prefilling.waited.values()))
+
+
+@pytest.mark.parametrize(("tokens", "chunk"), [(0, 1), (1, 0), (-1, 5)])
+def test_a_budget_that_serves_nobody_is_refused(tokens: int, chunk: int) -> None:
+    with pytest.raises(ValueError, match="serves nobody"):
+        Budget(tokens, chunk)
+
+
+# Who is admitted.
+
+CANDIDATES = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=10).map(
+    lambda kinds: [Candidate(f"w{at}", resident, not resident and moves) for at, (resident, moves) in enumerate(kinds)]
+)
+PAUSED = st.integers(0, 4).map(lambda count: [f"idle{number}" for number in range(count)])
+
+
+@given(CANDIDATES, st.integers(0, 4), PAUSED)
+def test_admission_is_first_come_first_served(waiting: list[Candidate], free: int, paused: list[str]) -> None:
+    admissions = admit(waiting, free, paused)
+    order = [candidate.id for candidate in waiting]
+    ids = [admission.id for admission in admissions]
+    assert ids == sorted(set(ids), key=order.index)
+    evicted = {admission.evict for admission in admissions}
+    # Residents pass; of the others nobody passes one that came before.
+    strangers = [candidate.id for candidate in waiting if not candidate.resident]
+    assert [id for id in strangers if id in ids] == strangers[: sum(id in ids for id in strangers)]
+    assert all(c.id in ids or c.id in evicted for c in waiting if c.resident)
+
+
+@given(CANDIDATES, st.integers(0, 4), PAUSED)
+def test_at_most_one_cache_is_moved_and_no_slot_is_taken_twice(
+    waiting: list[Candidate], free: int, paused: list[str]
+) -> None:
+    admissions = admit(waiting, free, paused)
+    kinds = {candidate.id: candidate for candidate in waiting}
+    moves = [each for each in admissions if each.evict is not None or kinds[each.id].moves]
+    assert len(moves) <= 1
+    from_free = sum(each.evict is None and not kinds[each.id].resident for each in admissions)
+    assert from_free <= free
+
+
+@given(CANDIDATES, st.integers(0, 4), PAUSED)
+def test_a_victim_is_idle_or_came_later_and_is_not_admitted(
+    waiting: list[Candidate], free: int, paused: list[str]
+) -> None:
+    admissions = admit(waiting, free, paused)
+    order = [candidate.id for candidate in waiting]
+    for admission in admissions:
+        if admission.evict is None:
+            continue
+        assert admission.evict not in {each.id for each in admissions}
+        if paused:
+            assert admission.evict == paused[0]
+        else:
+            assert order.index(admission.evict) > order.index(admission.id)
+            assert waiting[order.index(admission.evict)].resident
+
+
+@given(CANDIDATES, st.integers(0, 4), PAUSED)
+def test_the_first_in_line_is_admitted_where_a_slot_can_be_had(
+    waiting: list[Candidate], free: int, paused: list[str]
+) -> None:
+    assume(waiting)
+    can_be_had = waiting[0].resident or free or paused or any(candidate.resident for candidate in waiting[1:])
+    assert bool([each for each in admit(waiting, free, paused) if each.id == waiting[0].id]) == bool(can_be_had)
+
+
+def test_a_swap_is_all_that_a_step_moves() -> None:
+    waiting = [Candidate("a", False, True), Candidate("b", False, True), Candidate("c", True), Candidate("d", False)]
+    assert admit(waiting, 0, ["old", "new"]) == [Admission("a", "old"), Admission("c")]
+
+
+@given(
+    slots=st.integers(1, 4),
+    strangers=st.integers(1, 5),
+    rounds=st.lists(st.integers(1, 3), min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_everybody_is_admitted_in_the_end_although_others_keep_resuming(
+    slots: int, strangers: int, rounds: list[int], data: st.DataObject
+) -> None:
+    """Holders of slots stop and resume at once, for ever; those without a slot must get one all the same."""
+    holders = {f"h{number}": 0 for number in range(slots)}  # id -> steps left of its round; 0: waits or is idle
+    waiting = [*holders, *(f"s{number}" for number in range(strangers))]
+    admitted: set[str] = set()
+    bound = (strangers + 1) * (max(rounds) + 1) + slots
+    for step in range(bound):
+        candidates = [Candidate(id, id in holders, data.draw(st.booleans())) for id in waiting]
+        idle = [id for id in holders if id not in waiting and holders[id] == 0]
+        for admission in admit(candidates, slots - len(holders), idle):
+            if admission.evict is not None:
+                del holders[admission.evict]
+            waiting.remove(admission.id)
+            holders[admission.id] = rounds[step % len(rounds)]
+            admitted.add(admission.id)
+        for id in [id for id, left in holders.items() if left]:
+            holders[id] -= 1
+            if holders[id] == 0:
+                waiting.append(id)
+    assert {f"s{number}" for number in range(strangers)} <= admitted
