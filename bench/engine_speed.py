@@ -1,4 +1,4 @@
-"""Decode speed of the engine, driven without HTTP, against llama-batched-bench: same model, threads, layout, interleaved.
+"""Decode speed of the engine, driven without HTTP, against llama-batched-bench: same model, threads and layout.
 
 The peer samples nothing; what our choice of tokens costs is shown by bench/backend_speed.py. Counted are the tokens of
 the steps in which all sequences decode, from the first token that the last of them gets to the last token.

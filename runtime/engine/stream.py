@@ -34,10 +34,7 @@ class RoundStream:
             if self._is_over:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+            await self._waiter
         event = self._events.popleft()
         self._is_over = isinstance(event, Stopped | Failed)
         return event

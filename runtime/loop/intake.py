@@ -269,6 +269,7 @@ class Intake:
         )
         run = Run(record, session.id, stored=session.stored)
         run.ledger_tokens = whole.total - len(whole.opening)
+        run.had = whole.had
         return run
 
     def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:

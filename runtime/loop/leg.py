@@ -151,7 +151,8 @@ class Leg:
         if engine.holds(self._sequence, self._engine_tokens):
             self._stream = engine.resume(self._sequence, self._engine_tokens, whole[self._engine_tokens :], round)
         else:
-            self._stream = engine.submit(self._sequence, whole, round, self._prompt.had)
+            had = self._prompt.had if self.run.rounds else self.run.had
+            self._stream = engine.submit(self._sequence, whole, round, had)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
         options = self.run.options

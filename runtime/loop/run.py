@@ -48,6 +48,8 @@ class Run:
         self.rounds = [_usage_from_json(entry) for entry in record.usage.get("rounds", [])]
         self.ledger_tokens: int = record.usage.get("ledger_tokens", 0)
         self.tool_rounds: int = record.usage.get("tool_rounds", 0)
+        self.had = 0
+        """How many of the prompt's tokens had a cache before the run began."""
         self.cancelling = False
         self.pending: list[PendingCall] = []
         """The calls of the last round while the run waits, where they are in memory."""

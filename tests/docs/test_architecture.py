@@ -1,4 +1,4 @@
-"""docs/architecture.md tells of every module in the module's own words; `python -m tests.docs.test_architecture` writes it."""
+"""docs/architecture.md tells of every module in its own words; `python -m tests.docs.test_architecture` writes it."""
 
 import ast
 from pathlib import Path

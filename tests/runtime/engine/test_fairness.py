@@ -58,8 +58,10 @@ async def test_everybody_is_served_although_there_are_more_than_a_step_can_feed(
         await rig.backend.let()
     others = [rig.begin(f"s{number}", rig.prompt("Hi!")) for number in range(5)]
     size = len(rig.prompt("Hi!"))
-    await rig.backend.let(1 + 5 * size + 5)
     # One token a step goes to five prompts in turn: all are read at about the same time, none after the others.
+    await rig.backend.let(5 * (size - 1))
+    assert not any(round.tokens for round in others)
+    await rig.backend.let(1 + 5)
     assert all(round.tokens for round in others)
     rig.backend.open()
     for round in (talks, *others):

@@ -1,6 +1,5 @@
 """What becomes of sequences when there are more of them than slots, told by their answers and their cost."""
 
-import gc
 import weakref
 from pathlib import Path
 
@@ -29,6 +28,19 @@ async def test_a_sequence_that_was_moved_out_and_back_computes_only_what_is_new(
             assert usage.computed == usage.new == len(new) + 1
             assert (usage.residency, usage.miss_reason) == (Residency.HOST, None)
             lengths[number] += len(new) + len(round.tokens)
+
+
+async def test_the_one_that_stopped_longest_ago_gives_way(make: Make) -> None:
+    rig = make(slots=2, host=0)
+    texts = {"long": "I began first and stop last.", "short": "Hi!"}
+    rounds = {name: rig.begin(name, rig.prompt(text)) for name, text in texts.items()}
+    for round in rounds.values():
+        await round.stopped()
+    await rig.begin("third", rig.prompt("And me?")).stopped()
+    for name, residency in (("long", Residency.DEVICE), ("short", Residency.NONE)):
+        length = len(rig.prompt(texts[name])) + len(rounds[name].tokens)
+        stopped = await rig.resume(name, length, rig.result("ok")).stopped()
+        assert stopped.usage.residency is residency
 
 
 async def test_what_was_dropped_is_computed_again_and_is_not_new(make: Make) -> None:
@@ -104,7 +116,6 @@ async def test_the_bytes_that_are_really_held_keep_within_the_budget(make: Make,
         data: np.ndarray[tuple[int], np.dtype[np.uint8]] = snapshot.data.copy()
         alive[id(data)] = data.nbytes
         weakref.finalize(data, alive.pop, id(data))
-        gc.collect()
         peak = max(peak, sum(alive.values()))
         return Snapshot(snapshot.tokens, snapshot.nbytes, data)
 

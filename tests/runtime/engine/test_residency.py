@@ -2,19 +2,31 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import Row
+from tenuto.pipelines.base import BackendInfo, Row
 from tenuto.pipelines.scripted import Script, ScriptedBackend
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.residency import WORTH_SHARING, CacheResidency
 from tenuto.runtime.engine.sequence import Sequence
 
 BYTES = 4  # of a token in the scripted cache
+
+
+class Scripted(ScriptedBackend):
+    """Says what a token takes, without regard to what a snapshot has beside its tokens."""
+
+    def __init__(self, script: Script, told: int) -> None:
+        super().__init__(script)
+        self._told = replace(super().info, bytes_per_token=told)
+
+    @property
+    def info(self) -> BackendInfo:
+        return self._told
 
 
 @dataclass
@@ -24,10 +36,12 @@ class House:
     host: int
     slots: int = 2
     can_truncate: bool = True
+    told: int = BYTES
+    """What the backend says that a token takes."""
     sequences: dict[str, Sequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.backend = ScriptedBackend(Script(slots=self.slots, cells=256, can_truncate=self.can_truncate))
+        self.backend = Scripted(Script(slots=self.slots, cells=256, can_truncate=self.can_truncate), self.told)
         self.residency = CacheResidency(self.backend, self.host)
 
     def use(self, name: str, tokens: list[int]) -> Sequence:
@@ -68,7 +82,7 @@ class House:
         for sequence in self.sequences.values():
             assert sequence.slot is not None or sequence.cached == 0
         in_use = self.residency.cache_bytes()
-        assert in_use[Residency.DEVICE] == BYTES * sum(holder.cached for holder in holders)
+        assert in_use[Residency.DEVICE] == self.told * sum(holder.cached for holder in holders)
         assert 0 <= in_use[Residency.HOST] <= self.residency.host_peak_bytes <= self.host
 
 
@@ -126,6 +140,14 @@ def test_what_is_larger_than_host_memory_drives_nothing_out() -> None:
     assert (house.where("a"), house.where("long")) == (Residency.HOST, Residency.NONE)
 
 
+def test_a_copy_that_turns_out_larger_than_expected_keeps_within_the_budget_too() -> None:
+    house = House(host=ONE + BYTES, slots=1, told=1)
+    for name, tokens in zip("abcd", (A, B, words("c", 40), D), strict=True):
+        house.use(name, tokens)
+        assert sum(house.where(each) is Residency.HOST for each in house.sequences) <= 1
+    assert house.where("c") is Residency.NONE
+
+
 @pytest.mark.parametrize(("copies", "kept"), [(1, Residency.NONE), (2, Residency.HOST)])
 def test_a_swap_keeps_within_the_budget_with_both_caches_in_host_memory(copies: int, kept: Residency) -> None:
     """While one comes back, its copy still takes room, and is not driven out by the one that goes."""
@@ -154,6 +176,14 @@ def test_a_prefix_of_another_sequence_is_shared() -> None:
     house.use("b", [*A, 1, 9])
     assert house.had == len(A) + 1  # of the one that has most in common
     assert house.where("a") is Residency.DEVICE
+
+
+def test_a_prefix_that_is_still_being_read_is_shared_as_far_as_it_is() -> None:
+    house = House(host=0)
+    house.use("a", A)
+    house.sequences["a"].tokens += A
+    house.use("b", [*A, *A])
+    assert house.had == len(A)
 
 
 def test_a_short_prefix_is_not_worth_sharing() -> None:

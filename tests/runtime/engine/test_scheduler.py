@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tenuto.runtime.engine.scheduler import Admission, Budget, Candidate, Prefill, Share, admit, plan
@@ -77,15 +77,16 @@ class Line:
 
 @given(
     budget=st.builds(Budget, tokens=st.integers(1, 4), chunk=st.integers(1, 4)),
-    happenings=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", "nothing"]), max_size=60),
+    first=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    happenings=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", *["nothing"] * 6]), max_size=20),
     start=TURNS,
 )
 def test_everybody_is_fed_in_a_bounded_number_of_steps_whoever_comes_and_goes(
-    budget: Budget, happenings: list[str], start: int
+    budget: Budget, first: tuple[int, int], happenings: list[str], start: int
 ) -> None:
-    decoding, prefilling = Line([]), Line([])
+    decoding, prefilling = Line(decoders(first[0])), Line([entry.id for entry in prefills([1] * first[1])])
     most = 8
-    for turn, happening in enumerate(happenings, start):
+    for turn, happening in enumerate([*happenings, *["nothing"] * 20], start):
         members = len(decoding.ids) + len(prefilling.ids)
         if happening == "decoder" and members < most:
             decoding.ids.append(f"d{turn}")
@@ -117,6 +118,7 @@ PAUSED = st.integers(0, 4).map(lambda count: [f"idle{number}" for number in rang
 
 
 @given(CANDIDATES, st.integers(0, 4), PAUSED)
+@example([Candidate("a", False, True), Candidate("b", False, True), Candidate("c", False)], 3, [])
 def test_admission_is_first_come_first_served(waiting: list[Candidate], free: int, paused: list[str]) -> None:
     admissions = admit(waiting, free, paused)
     order = [candidate.id for candidate in waiting]

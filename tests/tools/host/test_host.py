@@ -312,5 +312,6 @@ async def test_a_connection_leaves_no_pipe_open() -> None:
     async with Host([config("endless", "raw.py", "endless"), config("calm", "raw.py", "calm")]) as host:
         await host.servers[1].settled()
         assert open_files() > before
-    await anyio.lowlevel.checkpoint()
-    assert open_files() == before
+    with anyio.fail_after(5):
+        while open_files() > before:  # transports close their pipes in the loop's next turns
+            await anyio.sleep(0.01)

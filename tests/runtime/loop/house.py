@@ -1,0 +1,260 @@
+"""The loop as one process has it: the real runner over a database file, a scripted model and tools, and its crash."""
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from tenuto.pipelines.base import Pipeline, ToolChoice
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
+from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.runtime.loop.intake import Defaults
+from tenuto.runtime.loop.leg import Expiries, House
+from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.policy import Policy
+from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.metrics import Metrics
+from tenuto.runtime.notes import StoredNotes
+from tenuto.sessions.directory import Directory
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.session import Session
+from tenuto.sessions.store import Store
+from tenuto.tools.approvals import Permission, Rules
+from tenuto.tools.builtin import Calculator, Notes
+from tenuto.tools.registry import CallLimits, Registry
+from tenuto.tools.spec import ToolServer
+from tests.runtime.loop.tools import Tools, spec
+
+PATIENCE_S = 10.0
+DAY = 24 * 3600.0
+
+Rule = dict[str, Any]
+
+WEATHER = spec("weather", city="string")
+"""A tool that the client runs."""
+
+
+@dataclass
+class Clock:
+    """Seconds since the epoch, as the test wants them."""
+
+    now: float = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def call(name: str, /, **arguments: Any) -> dict[str, Any]:
+    """A call in a rule's answer."""
+    return {"name": name, "arguments": arguments}
+
+
+def asks(user: str, *calls: dict[str, Any], text: str = "", **more: Any) -> Rule:
+    """When the user says this, the model calls."""
+    return {"user": user, "calls": list(calls), "text": text, **more}
+
+
+def says(user: str, text: str, **more: Any) -> Rule:
+    """When the user says this, the model says that."""
+    return {"user": user, "text": text, **more}
+
+
+def client_tools(*tools: Any, **more: Any) -> ToolSelection:
+    """The client's own tools, and no server's."""
+    return ToolSelection(given=True, client=tuple(tools or (WEATHER,)), **more)
+
+
+@cache
+def codec() -> TemplateCodec:
+    """The codec of every scripted model; immutable."""
+    return TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
+
+
+@cache
+def other_codec() -> TemplateCodec:
+    """A model of the same vocabulary with a template of its own."""
+    return TemplateCodec("other", ScriptedTokenizer(), TEMPLATE.replace("Called as", "To be called as"))
+
+
+@dataclass
+class Setup:
+    """How a process is set up. A second one on the files of a first is given the same."""
+
+    rules: Sequence[Rule] = ()
+    script: Mapping[str, Any] = field(default_factory=dict)
+    servers: Sequence[str] = ("calculator", "notes", "count", "slow", "broken", "big")
+    limits: Mapping[str, CallLimits] = field(default_factory=dict)
+    configured: Mapping[str, Rules] = field(default_factory=dict)
+    everywhere: Permission | None = None
+    defaults: Defaults = field(default_factory=Defaults)
+    queue: int = 64
+
+
+class Process:
+    """What one process has. `run` it in a task of its own; `ready` and `leave` say when."""
+
+    def __init__(self, url: str, setup: Setup, clock: Clock, tools: Tools) -> None:
+        self.url, self.setup, self.clock, self.tools = url, setup, clock, tools
+        self.ready, self._leave = asyncio.Event(), asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Compose all, serve until told to leave, and free all."""
+        setup = self.setup
+        self.store = await anyio.to_thread.run_sync(Store.open, self.url)
+        self.directory = Directory(self.store, clock=self.clock)
+        servers: dict[str, ToolServer] = {
+            "calculator": Calculator(),
+            "notes": Notes(StoredNotes(self.store)),
+            **vars(self.tools),
+        }
+        self.registry = Registry([servers[name] for name in setup.servers], setup.limits)
+        await self.registry.refresh()
+        script = {"cells": 16384, "rules": list(setup.rules), **setup.script}
+        self.backends = {name: ScriptedBackend(Script.model_validate(script)) for name in ("scripted", "other")}
+        codecs = {"scripted": codec(), "other": other_codec()}
+        models = []
+        for name, backend in self.backends.items():
+            engine = Engine(name, Pipeline(codecs[name], backend), EngineSettings(queue=setup.queue))
+            models.append(Model(name, codecs[name], engine, backend.info, self.clock(), temperature=0.0))
+        self.models = Models(models)
+        house = House(
+            self.directory,
+            self.registry,
+            Policy(self.registry, setup.configured, setup.everywhere),
+            Metrics(),
+            Expiries(),
+            self.clock,
+        )
+        try:
+            async with Runner(house, self.store, self.models, setup.defaults) as self.runner:
+                self.ready.set()
+                await self._leave.wait()
+        finally:
+            for model in models:
+                await model.engine.stop()
+            self.store.close()
+
+    async def begin(self) -> "Process":
+        """Run it in a task, and return when it is ready."""
+        self.task = asyncio.create_task(self.run())
+        waiting = asyncio.create_task(self.ready.wait())
+        await asyncio.wait({self.task, waiting}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self.task.done():
+            self.task.result()
+        assert self.ready.is_set()
+        return self
+
+    async def stop(self) -> None:
+        """Shut down, as by SIGTERM after the drain's time is over."""
+        assert self.task is not None
+        self._leave.set()
+        await asyncio.wait_for(asyncio.shield(self.task), PATIENCE_S)
+
+    def left_behind(self, folder: Path) -> str:
+        """What kill -9 would leave now: a copy of the database's files as they are, by its URL."""
+        folder = folder / uuid4().hex
+        folder.mkdir()
+        path = Path(self.url.removeprefix("sqlite:///"))
+        for suffix in ("", "-wal"):  # the shared-memory index is made anew from these
+            if (one := path.with_name(path.name + suffix)).exists():
+                shutil.copyfile(one, folder / one.name)
+        return f"sqlite:///{folder / path.name}"
+
+    # Requests.
+
+    async def start(self, said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Run:
+        """Begin a run; without `id`, the session is found by matching."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.runner.start(turn(said, id, **fields))
+
+    async def ask(self, said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Answer:
+        """Begin a run and wait for its answer."""
+        return await answer(await self.start(said, id, **fields))
+
+    async def decide(self, pause: str | None, approve: bool, *, principal: str = "alice", **more: Any) -> Run:
+        """Answer an approval."""
+        assert pause is not None
+        with anyio.fail_after(PATIENCE_S):
+            given = {"message": None, "remember": False, **more}
+            return await self.runner.decide(principal, pause, approve=approve, **given)
+
+    # What there is.
+
+    async def session(self, id: str = "s", principal: str = "alice") -> Session:
+        """A session as this process has it; its copy in the store is the same."""
+        session = await self.directory.get(principal, id)
+        assert session is not None
+        kept = await self.store.session(principal, id)
+        assert kept is not None
+        covering = {name: ledger for name, ledger in session.ledgers.items() if ledger.items}
+        assert kept == replace(session, ledgers=covering), "a ledger without items is not kept"
+        return session
+
+    async def items(self, id: str = "s") -> list[Item]:
+        """A session's items."""
+        return list((await self.session(id)).items)
+
+    async def tokens(self, id: str = "s") -> str:
+        """The text of the tokens of a session that has one ledger."""
+        (ledger,) = (await self.session(id)).ledgers.values()
+        return codec().detokenize(ledger.tokens)
+
+
+def turn(said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Turn:
+    """A request; `max_tokens` and its like are limits, `choice` is that of tools."""
+    items = (UserItem(said),) if isinstance(said, str) else tuple(said)
+    limits = {name: fields.pop(name) for name in ("max_tokens", "max_tool_rounds", "deadline_s") if name in fields}
+    defaults: dict[str, Any] = {"principal": "alice", "model": None}
+    if "choice" in fields:
+        fields["tools"] = ToolSelection(choice=ToolChoice(fields.pop("choice")))
+    if "mode" in fields:
+        fields["mode"] = SessionMode(fields["mode"])
+    return Turn(**{**defaults, "items": items, "session_id": id, "limits": Limits(**limits), **fields})
+
+
+async def answer(run: Run) -> Answer:
+    """The whole answer of a run's present leg."""
+    with anyio.fail_after(PATIENCE_S):
+        return await run.answer()
+
+
+async def events(run: Run, after: int | None = None) -> list[RunEvent]:
+    """The events of a run's present leg."""
+    with anyio.fail_after(PATIENCE_S):
+        return [event async for _, event in run.events(after)]
+
+
+async def until(run: Run, kind: type[RunEvent]) -> RunEvent:
+    """The next event of that kind."""
+    with anyio.fail_after(PATIENCE_S):
+        async for _, event in run.events():
+            if isinstance(event, kind):
+                return event
+    raise AssertionError(f"the run came to its end without {kind.__name__}")
+
+
+def history(items: Sequence[Item]) -> list[Item]:
+    """What a stock client would repeat of a session: no call and no result of a server's tool, and no reasoning."""
+    shown: list[Item] = []
+    for item in items:
+        match item:
+            case AssistantItem():
+                calls = tuple(ToolCall(one.id, one.name, one.arguments) for one in item.calls if not one.server)
+                shown.append(AssistantItem(item.text, calls=calls))
+            case ToolResultItem() if item.server:
+                pass
+            case _:
+                shown.append(item)
+    return shown
