@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -277,7 +278,17 @@ def bytes_per_token(model: Model, threads: int) -> int:
 
 
 def _measure_token(context: Context) -> int:
-    """Run two tokens, so that the weights are warm, and see what the second one adds to a saved cache."""
+    """Run two tokens, so that the weights are warm, and see what the second one adds to a saved cache.
+
+    In a thread that ends with it. OpenMP keeps a team of threads for every thread that has ever computed, counts them
+    all, and once there are more than processors lets a team sleep at every barrier instead of spinning: an engine's
+    thread was at half its speed as long as the thread that had loaded its model lived.
+    """
+    with ThreadPoolExecutor(1, "measure") as passing:
+        return passing.submit(_measured, context).result()
+
+
+def _measured(context: Context) -> int:
     sizes = []
     try:
         for position in (0, 1):

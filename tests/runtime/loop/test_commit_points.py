@@ -15,7 +15,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import CallStatus, PauseStatus, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Process, answer, asks, call, client_tools, says, turn, until
+from tests.runtime.loop.house import answer, asks, call, client_tools, says, turn, until
 from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools

@@ -9,7 +9,7 @@ from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import DAY, Clock, Process, answer, asks, call, client_tools, history, says, until
+from tests.runtime.loop.house import DAY, Clock, Process, answer, asks, call, client_tools, history, says
 from tests.runtime.loop.tools import Tools
 
 SLOW = asks("slow", call("slow__wait", name="it"))

@@ -8,7 +8,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.requests import ToolSelection
-from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
+from tenuto.sessions.items import ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import WEATHER, Process, Rule, asks, call, client_tools, history, says
@@ -99,20 +99,19 @@ async def test_choice_none_keeps_the_prefix_and_no_call_is_made(open_process: Op
     assert await seen(process) == ALL
 
 
-@pytest.mark.parametrize(("only", "called"), [(None, "count__peek"), ("climate", "climate")])
-async def test_a_required_call_is_made_in_the_first_round_and_not_again(
-    open_process: Open, only: str | None, called: str
-) -> None:
+async def test_a_required_call_is_made_in_the_first_round_and_not_again(open_process: Open) -> None:
     process = await open_process(says("hi", "I would rather talk."), {"tool": "0", "text": "Now I talk."})
-    tools = client_tools(spec("climate"), servers={"count": ("peek",)}, choice=ToolChoice.REQUIRED, only=only)
-    first = await process.ask("hi", tools=tools)
-    item = (await process.items())[1]
-    assert isinstance(item, AssistantItem)
-    assert {one.name for one in item.calls} >= {called}
-    if only is None:
-        assert first.text == "Now I talk." or first.status is RunStatus.PAUSED
-    else:
-        assert {one.name for one in item.calls} == {called}
+    answer = await process.ask(
+        "hi", tools=ToolSelection(given=True, servers={"count": ("peek",)}, choice=ToolChoice.REQUIRED)
+    )
+    assert {one.name for one in answer.server_calls} == {"count__peek"}
+    assert (answer.text, answer.status) == ("Now I talk.", RunStatus.COMPLETED)
+
+
+async def test_a_named_call_is_the_one_that_is_made(open_process: Open) -> None:
+    process = await open_process(says("hi", "I would rather talk."))
+    tools = client_tools(spec("climate"), spec("a_tool"), choice=ToolChoice.REQUIRED, only="climate")
+    assert {one.name for one in (await process.ask("hi", tools=tools)).calls} == {"climate"}
 
 
 async def test_a_required_call_is_not_forced_again_by_the_results(open_process: Open) -> None:
