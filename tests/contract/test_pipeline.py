@@ -299,7 +299,7 @@ def test_an_invalid_call_is_refused_and_does_no_harm(backend: Backend, prompts: 
     prompt = [*prompts[1]]
     for name, call in invalid_calls(backend, prompt):
         with pytest.raises(ValueError):  # noqa: PT011 -- the words are each backend's own
-            print(name, call())  # noqa: T201 -- shown where nothing was raised
+            print(name, call())
     assert_same(expected, generate(backend, stream, 9))
 
 

@@ -174,12 +174,12 @@ class Process:
 
     # Requests.
 
-    async def start(self, said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Run:
+    async def start(self, said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Run:
         """Begin a run; without `id`, the session is found by matching."""
         with anyio.fail_after(PATIENCE_S):
             return await self.runner.start(turn(said, id, **fields))
 
-    async def ask(self, said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Answer:
+    async def ask(self, said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Answer:
         """Begin a run and wait for its answer."""
         return await answer(await self.start(said, id, **fields))
 
@@ -212,7 +212,7 @@ class Process:
         return codec().detokenize(ledger.tokens)
 
 
-def turn(said: str | Sequence[Item], id: str | None = "s", **fields: Any) -> Turn:
+def turn(said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Turn:
     """A request; `max_tokens` and its like are limits, `choice` is that of tools."""
     items = (UserItem(said),) if isinstance(said, str) else tuple(said)
     limits = {name: fields.pop(name) for name in ("max_tokens", "max_tool_rounds", "deadline_s") if name in fields}

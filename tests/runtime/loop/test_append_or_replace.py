@@ -61,7 +61,7 @@ async def test_the_request_may_say_which_it_is(open_process: Open, mode: str, sa
     process = await open_process()
     await process.ask("hi")
     await process.ask(said, mode=mode)
-    assert await process.items() == [HI, HO][:kept] + [*said, AssistantItem("x")]
+    assert await process.items() == [*[HI, HO][:kept], *said, AssistantItem("x")]
 
 
 async def test_a_body_that_asks_nothing_is_refused(open_process: Open) -> None:

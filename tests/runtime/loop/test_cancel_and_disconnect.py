@@ -187,7 +187,7 @@ async def test_a_paused_run_can_be_followed_in_another_process(open_process: Ope
     paused = await process.ask("weather?", tools=client_tools())
     later = await open_process(left=process.url)
     run = await later.runner.run("alice", paused.run_id)
-    assert [one for one in await events(run)] == [paused.pause]
+    assert list(await events(run)) == [paused.pause]
     assert run.describe()["status"] == "paused"
 
 

@@ -259,4 +259,4 @@ async def test_the_events_of_the_leg_after_an_approval_begin_with_the_call(open_
     assert isinstance(paused, RunPaused)
     again = await process.decide(paused.pause_id, approve=True)
     assert again is run
-    assert [type(one) for one in await events(run)][0] is ToolCalling
+    assert next(type(one) for one in await events(run)) is ToolCalling

@@ -314,4 +314,4 @@ async def test_a_connection_leaves_no_pipe_open() -> None:
         assert open_files() > before
     with anyio.fail_after(5):
         while open_files() > before:  # transports close their pipes in the loop's next turns
-            await anyio.sleep(0.01)
+            await anyio.lowlevel.checkpoint()
