@@ -129,7 +129,8 @@ class Runner:
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Leg:
         with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
             admitted = await self._intake.admit(turn, model, found)
-            return self._begin_leg(admitted, found.session, model, reserved=True)
+            leg = self._begin_leg(admitted, found.session, model, reserved=True)
+        return leg
 
     def _check_open(self) -> None:
         if self._draining or self._group is None:

@@ -6,7 +6,7 @@ import pytest
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, UserItem
-from tenuto.sessions.records import RunStatus
+from tenuto.sessions.records import RunStatus, SessionSummary
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import Process, history, says
 
@@ -129,8 +129,8 @@ async def test_a_session_in_memory_only_may_have_a_name(open_process: Open) -> N
     assert await process.store.session("alice", "s") is None
 
 
-async def listed(process: Process) -> list[object]:
-    return list(await process.runner.list_sessions("alice", implicit=True, limit=9, after=None))
+async def listed(process: Process) -> list[SessionSummary]:
+    return await process.runner.list_sessions("alice", implicit=True, limit=9, after=None)
 
 
 def asking(process: Process, principal: str, id: str = "s") -> tuple[Callable[[], Awaitable[object]], ...]:

@@ -194,10 +194,10 @@ async def test_a_forks_first_round_computes_at_most_one_token_more_than_is_new(o
     process = await open_process(RULES[0])
     for said in ("count", "hi", "count"):
         await process.ask(said)
-    for at in (None, 2, 4):
+    for at in (None, 4, 6):
         await process.runner.fork_session("alice", "s", at, f"fork{at}")
         first = (await process.ask("go on", f"fork{at}")).usage.rounds[0]
-        assert first.new <= first.computed <= first.new + 1
+        assert first.computed <= first.new + 1
         assert first.new < 40
 
 
