@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -20,6 +20,8 @@ from tenuto.tools.spec import CallContext, ToolResult
 log = logging.getLogger(__name__)
 
 Commit = Callable[..., Awaitable[None]]
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -66,12 +68,17 @@ class CallRunner:
         call = pending.call
         try:
             arguments = _arguments(call.arguments)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             result = ToolResult(f"Error: the arguments of {call.name} are not a JSON object: {error}", is_error=True)
         else:
             result = await self._ask(call, arguments)
         item = ToolResultItem(
-            call.id, call.name, result.text, result.is_error, server=True, structured=result.structured
+            call.id,
+            call.name,
+            _storable(result.text),
+            result.is_error,
+            server=True,
+            structured=_storable(result.structured),
         )
         with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
             await self.settle(pending, item, "failed" if result.is_error else "completed")
@@ -85,6 +92,13 @@ class CallRunner:
             return await self.registry.call(call.name, arguments, context, timeout=left)
         except ToolFailed as error:
             return ToolResult(f"Error: {error}", is_error=True)
+
+
+def _storable(value: T) -> T:
+    """A JSON value as it can be stored: half a character, which JSON can spell, becomes a question mark."""
+    text = json.dumps(value, ensure_ascii=False)
+    clean = text.encode("utf-8", "replace").decode()
+    return value if clean == text else json.loads(clean)
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -123,13 +123,13 @@ class Runner:
         finally:
             if leg is None:
                 model.engine.unreserve()
-        leg.run.attached += 1
         return leg.run
 
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Leg:
         with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
             admitted = await self._intake.admit(turn, model, found)
             leg = self._begin_leg(admitted, found.session, model, reserved=True)
+        leg.run.attached += 1
         return leg
 
     def _check_open(self) -> None:
@@ -189,8 +189,6 @@ class Runner:
             assert pause is not None
             if pause.status is not PauseStatus.OPEN:
                 raise AlreadyDecided(f"the approval {pause_id} is {pause.status.value} already")
-            if run.record.status is not RunStatus.PAUSED:
-                raise AlreadyDecided(f"the run of the approval {pause_id} has ended")
             if pause.expires_at <= self._house.clock():
                 await self._expire(run, session)
                 raise AlreadyDecided(f"the approval {pause_id} has expired")

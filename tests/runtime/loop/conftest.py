@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ Open = Callable[..., Awaitable[Process]]
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with all tables, so that they are made once."""
     path = tmp_path_factory.mktemp("database") / "empty.db"
     Store.open(f"sqlite:///{path}").close()
-    return path.read_bytes()
+    return path
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def tools() -> Tools:
 
 @pytest.fixture
 async def open_process(
-    tmp_path: Path, clock: Clock, tools: Tools, empty_database: bytes
+    tmp_path: Path, clock: Clock, tools: Tools, empty_database: Path
 ) -> AsyncIterator[Callable[..., Awaitable[Process]]]:
     """Opens processes: on a database of its own, or on what another has left behind; stops them after the test."""
     processes: list[Process] = []
@@ -40,7 +41,7 @@ async def open_process(
     async def begin(*rules: Rule, left: str | None = None, tools: Tools = tools, **setup: Any) -> Process:
         if left is None:
             path = tmp_path / f"sessions-{len(processes)}.db"
-            path.write_bytes(empty_database)
+            shutil.copyfile(empty_database, path)
             left = f"sqlite:///{path}"
         processes.append(Process(left, Setup(rules, **setup), clock, tools))
         return await processes[-1].begin()

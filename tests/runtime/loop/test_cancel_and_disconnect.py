@@ -1,11 +1,14 @@
 """The paragraph `Cancel and disconnect`: how a run is stopped, what is kept of it, and who may follow it afterwards."""
 
+import sqlite3
+from contextlib import closing
+
 import anyio
 import pytest
 
 from tenuto.errors import NotFound, ShuttingDown
 from tenuto.runtime.engine.sequence import State
-from tenuto.runtime.loop.events import RunDone, TextAdded, ToolReturned
+from tenuto.runtime.loop.events import RoundEnded, RunDone, TextAdded, ToolReturned
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
@@ -145,6 +148,22 @@ async def test_a_cancel_that_meets_a_pause_ends_the_run(open_process: Open, tool
     assert run.record.status is RunStatus.CANCELLED
     assert (await process.session()).open_run is None
     assert await process.store.open_runs() == []
+
+
+async def test_a_cancel_that_comes_while_the_end_is_being_kept_is_too_late(open_process: Open) -> None:
+    process = await open_process(says("hi", "ho" * 50, delay_ms=1))
+    run = await process.start("hi")
+    await until(run, TextAdded)
+    with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as other:
+        other.execute("BEGIN IMMEDIATE")  # so that no commit goes through
+        await until(run, RoundEnded)
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel, run)
+            await anyio.lowlevel.checkpoint()
+            other.rollback()
+    assert run.record.status is RunStatus.COMPLETED
+    assert await process.items() == [UserItem("hi"), AssistantItem("ho" * 50)]
+    assert (await process.session()).open_run is None
 
 
 async def test_a_client_that_goes_away_takes_its_run_with_it(open_process: Open) -> None:

@@ -4,6 +4,8 @@ A crash is a copy of the database's files as they are at that moment, opened by 
 """
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,23 @@ async def test_a_run_whose_end_cannot_be_kept_says_so(open_process: Open, tools:
     assert (done.status, done.error_code, done.stop_reason) == (RunStatus.FAILED, "store_failed", "error")
 
 
+async def test_what_one_commit_could_not_keep_the_next_one_brings(open_process: Open) -> None:
+    process = await open_process(COUNT)
+    with database(process.url) as connection:
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON calls WHEN NEW.status = 'started' "
+            "BEGIN SELECT RAISE(FAIL, 'the disk says no'); END"
+        )
+    done = await process.ask("count")
+    assert (done.status, done.error_code) == (RunStatus.FAILED, "store_failed")
+    assert process.tools.count.value == 0, "what could not be kept was not done"
+    assert [item.kind for item in await process.items()] == ["user", "assistant", "tool_result"]
+    with database(process.url) as connection:
+        connection.execute("DROP TRIGGER refuse")
+    assert (await process.ask("count")).text == "Let me see.1"
+    await (await open_process(left=process.url)).session()
+
+
 async def test_a_damaged_session_does_not_keep_the_others_from_starting(open_process: Open, tmp_path: Path) -> None:
     process = await open_process(says("long", "x" * 2000, delay_ms=1), WEATHER)
     runs: list[Run] = [await process.start("long", id) for id in ("a", "b")]
@@ -224,9 +243,16 @@ async def test_a_damaged_session_does_not_keep_the_others_from_starting(open_pro
 
 def damage(url: str, uid: str) -> None:
     """Let an item in the middle of a session be missing."""
-    with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+    with database(url) as connection:
         connection.execute("UPDATE items SET position = position + 1 WHERE uid = ?", (uid,))
-    connection.close()
+
+
+@contextmanager
+def database(url: str) -> Iterator[sqlite3.Connection]:
+    """A connection of our own, whose changes are committed."""
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with closing(connection), connection:
+        yield connection
 
 
 async def test_a_session_that_was_deleted_takes_no_run_with_it(open_process: Open, tmp_path: Path) -> None:

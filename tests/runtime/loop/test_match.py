@@ -128,6 +128,19 @@ async def test_a_session_that_is_busy_is_forked_at_its_last_turn(open_process: O
     assert await process.items(fork.session_id) == [*told, UserItem("two"), AssistantItem("two")]
 
 
+async def test_a_history_that_a_client_brought_can_be_found_while_it_is_being_answered(
+    open_process: Open, tools: Tools
+) -> None:
+    process = await open_process(SLOW)
+    brought = [UserItem("a"), AssistantItem("b"), UserItem("slow")]
+    busy = await process.start(brought, None)
+    await waits_for(tools)
+    fork = await process.ask([*brought[:2], UserItem("other")], None)
+    assert await parent_of(process, fork) == (busy.record.session_uid, 2)
+    tools.slow.go.set()
+    await answer(busy)
+
+
 async def test_of_two_requests_at_once_one_goes_on_and_the_other_forks(open_process: Open) -> None:
     process = await open_process()
     told = await talked(process, "one")

@@ -159,6 +159,15 @@ async def test_a_long_result_of_a_run_that_was_superseded_is_fitted_too(open_pro
 
 @given(size=st.integers(0, 3_000), left=st.integers(-100, 3_000))
 def test_what_is_shown_is_never_more_than_its_room(size: int, left: int) -> None:
+    holds_to_its_room(size, left)
+
+
+def test_where_room_becomes_scarce_there_is_something_worth_reading_or_nothing() -> None:
+    for left in range(ANSWER_TOKENS, ANSWER_TOKENS + 200):
+        holds_to_its_room(2_000, left)
+
+
+def holds_to_its_room(size: int, left: int) -> None:
     whole = text(size)
     shown = fit(codec(), whole, left)
     room = (left - ANSWER_TOKENS) // 2

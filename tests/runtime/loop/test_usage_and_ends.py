@@ -181,6 +181,14 @@ async def test_a_tool_that_fails_is_a_result_that_the_model_reads(open_process: 
     assert result.is_error
 
 
+async def test_half_a_character_in_a_result_is_mended(open_process: Open) -> None:
+    process = await open_process(asks("try", call("broken__half")))
+    done = await process.ask("try")
+    assert (done.status, done.text) == (RunStatus.COMPLETED, "half ?")
+    (result,) = [one for one in await process.items() if isinstance(one, ToolResultItem)]
+    assert (result.text, result.structured) == ("half ?", {"half": ["?"]})
+
+
 async def test_a_stop_string_ends_a_run(open_process: Open) -> None:
     process = await open_process(says("hi", "one two three"))
     done = await process.ask("hi", stop=("two",))

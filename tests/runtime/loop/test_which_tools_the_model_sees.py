@@ -6,9 +6,13 @@ import pytest
 
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.runtime.loop.intake import Defaults
+from tenuto.runtime.loop.ledgers import prompt
 from tenuto.runtime.loop.requests import ToolSelection
-from tenuto.sessions.items import ToolResultItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import WEATHER, Process, Rule, asks, call, client_tools, history, says
@@ -18,7 +22,8 @@ from tests.runtime.loop.tools import Tools, spec
 COUNT = asks("count", call("count__add", by=1))
 ALL = [
     *("calculator__evaluate", "notes__put", "notes__get", "notes__list", "count__add", "count__peek"),
-    *("slow__wait", "broken__refuse", "broken__crash", "broken__deny", "big__read"),
+    *("slow__wait", "broken__refuse", "broken__crash", "broken__deny"),
+    *("broken__half", "big__read"),
 ]
 
 
@@ -218,6 +223,23 @@ async def test_the_tokens_after_a_change_of_tools_are_what_a_new_session_would_h
     fresh = next(iter((await process.session("fresh")).ledgers.values()))
     changed = (await process.session()).ledgers[fresh.fingerprint]
     assert changed.tokens == fresh.tokens
+
+
+def test_what_was_opened_in_another_way_is_rendered_anew() -> None:
+    template = TEMPLATE.replace("<|assistant|>{%- endif", "<|assistant|>{%- if tools -%}!{%- endif -%}{%- endif")
+    assert template != TEMPLATE
+    codec = TemplateCodec("careful", ScriptedTokenizer(), template)
+    items: list[Item] = [UserItem("hi"), AssistantItem("said"), UserItem("and?")]
+    opened = prompt(codec, (), {}, 0, items[:1])
+    ledger = Ledger(opened.fingerprint)
+    ledger.append(opened.spans[0])
+    ledger.append([*opened.opening, *codec.tokenize("sampled")])
+    with_tools = prompt(codec, (WEATHER,), {ledger.fingerprint: ledger}, 2, items)
+    without = prompt(codec, (), {ledger.fingerprint: ledger}, 2, items)
+    assert with_tools.tools_changed
+    assert "said" in codec.detokenize(with_tools.whole()), "the tokens of another opening do not follow this one"
+    assert "sampled" not in codec.detokenize(with_tools.whole())
+    assert "sampled" in codec.detokenize(without.whole())
 
 
 async def test_another_model_has_a_ledger_of_its_own(open_process: Open) -> None:

@@ -63,12 +63,13 @@ class Slow:
 
 
 class Broken:
-    """The server `broken`: `refuse` cannot be called, `crash` is a bug, `deny` answers with an error."""
+    """The server `broken`: `refuse` cannot be called, `crash` is a bug, `deny` answers with an error, `half` with half
+    a character."""
 
     name = "broken"
 
     async def list(self) -> list[Tool]:
-        return [Tool(spec("refuse")), Tool(spec("crash")), Tool(spec("deny"))]
+        return [Tool(spec("refuse")), Tool(spec("crash")), Tool(spec("deny")), Tool(spec("half"))]
 
     async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
         match name:
@@ -76,6 +77,8 @@ class Broken:
                 raise ToolFailed("the server cannot be reached", may_have_run=False)
             case "crash":
                 raise RuntimeError("a bug")
+            case "half":
+                return ToolResult("half \ud83d", structured={"half": ["\udc00"]})
         return ToolResult("it is not allowed", is_error=True)
 
 
