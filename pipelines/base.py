@@ -194,13 +194,42 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is chosen. Temperature 0 takes the likeliest and ignores the rest."""
+    """How a token is chosen. Temperature 0 takes the likeliest that is left after bias, penalties and mask.
+
+    Presence and frequency penalties count over what the round has sampled (OpenAI's definition), the repetition
+    penalty over the last 64 tokens of the sequence, prompt included (llama.cpp's). `logit_bias` is added first.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    logprobs: int | None = None
+    """None: none are told. Else those of each sampled token, and of so many of the likeliest beside it."""
+
+    @property
+    def shapes(self) -> bool:
+        """Whether logits are changed before a token is chosen."""
+        return bool(
+            self.logit_bias or self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a sampled token was, and the likeliest there were, best first.
+
+    Of the model's own distribution: before bias, penalties, temperature and masks.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 class Sampler(Protocol):
@@ -249,8 +278,9 @@ class RowFailed:
     error: Exception
 
 
-Sampled = list[int | RowFailed | None]
-"""For each row of the batch the token, None where none was asked for, or what went wrong for that row."""
+Sampled = list[int | TokenLogprob | RowFailed | None]
+"""For each row of the batch the token, with its logprobs where its sampling asks for them; None where no token was
+asked for, or what went wrong for that row."""
 
 
 @dataclass(frozen=True, slots=True)

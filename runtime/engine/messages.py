@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tenuto.pipelines.base import GrammarSource, Sampling
+from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
 
 
 class StopCause(StrEnum):
@@ -106,10 +106,11 @@ class RoundUsage:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a round, in order, as they are sampled."""
+    """Tokens of a round, in order, as they are sampled. `logprobs` is empty, or has one for each token."""
 
     sequence: str
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
