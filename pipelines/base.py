@@ -307,8 +307,8 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """Facts that do not change."""
 
-    def sampler(self, sampling: Sampling) -> Sampler:
-        """Sampling state for one round."""
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> Sampler:
+        """Sampling state for one round of a sequence that ends with the tokens `before`, as far as these matter."""
 
     def launch(self, rows: Sequence[Row]) -> Pending:
         """Begin a step over rows of different slots."""
