@@ -31,6 +31,10 @@ class CodecInfo:
     """The tokens that end a turn."""
     control_tokens: frozenset[int]
     """Control and marker ids, which content never becomes."""
+    modalities: frozenset[str] = frozenset({"text"})
+    """What it reads: `text`, and of `image`, `audio` and `file` those that its messages may carry."""
+    bos: int | None = None
+    """The token to put before a text that begins a sequence, where the model wants one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class Tokenizer(Protocol):
         """The id to put before everything, where the model wants one that its template does not write."""
 
     @property
+    def text_bos(self) -> int | None:
+        """The id to put before a text that no template has rendered, where the model wants one."""
+
+    @property
     def special_texts(self) -> Mapping[str, str]:
         """What templates expect: `bos_token`, `eos_token` and so on, as text."""
 
@@ -83,6 +87,7 @@ class TemplateCodec:
             vocabulary=tokenizer.vocabulary,
             stop_tokens=tokenizer.stop_tokens,
             control_tokens=self._vocabulary.reserved,
+            bos=tokenizer.text_bos,
         )
 
     @property
