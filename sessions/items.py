@@ -85,6 +85,7 @@ class ToolResultItem:
     server: bool = False
     shown: str | None = None
     structured: Any = None
+    attachments: tuple[Attachment, ...] = ()
     kind: Literal["tool_result"] = "tool_result"
 
     @property

@@ -71,7 +71,13 @@ class CallRunner:
         else:
             result = await self._ask(call, arguments)
         item = ToolResultItem(
-            call.id, call.name, result.text, result.is_error, server=True, structured=result.structured
+            call.id,
+            call.name,
+            result.text,
+            result.is_error,
+            server=True,
+            structured=result.structured,
+            attachments=result.attachments,
         )
         with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
             await self.settle(pending, item, "failed" if result.is_error else "completed")
