@@ -34,6 +34,7 @@ class ApiSettings:
     keep_alive_s: float = 15.0
     stall_s: float = 60.0
     max_body_bytes: int = 16 << 20
+    arrival_s: float = 60.0
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
 
@@ -76,6 +77,7 @@ def guarded(app: ASGIApp, keys: Keys, settings: ApiSettings) -> ASGIApp:
         hosts=settings.allowed_hosts,
         origins=settings.allowed_origins,
         max_body_bytes=settings.max_body_bytes,
+        arrival_s=settings.arrival_s,
     )
 
 
