@@ -37,7 +37,7 @@ from tenuto.tools.approvals import Permission
 from tenuto.tools.builtin import Calculator, Clock, Notes
 from tenuto.tools.host import Host
 from tenuto.tools.mcp_config import ServerConfig, read_mcp_config
-from tenuto.tools.registry import CallLimits, Registry
+from tenuto.tools.registry import Registry
 
 TOOLS_START_S = 10.0
 """How long the start waits for configured MCP servers; what is not there by then joins later."""
@@ -70,7 +70,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
 
         configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
         news = News()
-        registry = await _registry(configs, store, news, stack)
+        host, registry = await _tools(configs, store, news, stack)
         models = await _models(settings, stack)
 
         house = House(
@@ -88,7 +88,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
         yield App(
-            asgi=_asgi(settings, runner, metrics, mcp, folder.owner.secret),
+            asgi=_asgi(settings, runner, metrics, mcp, host, folder.owner.secret),
             publish=folder.publish,
             drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
         )
@@ -101,20 +101,17 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
     return store
 
 
-async def _registry(
+async def _tools(
     configs: tuple[ServerConfig, ...], store: Store, news: News, stack: AsyncExitStack
-) -> Registry:
-    """The tools of the built-in and the configured servers, kept as those change."""
+) -> tuple[Host, Registry]:
+    """The configured servers, and the tools of these and of the built-in ones, kept as they change."""
     changed = Changed()
-    host = await stack.enter_async_context(
-        Host([config for config in configs if not config.disabled], on_change=changed.set)
-    )
-    limits = {config.name: CallLimits(config.timeout_s, config.max_concurrency) for config in configs}
-    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], limits)
+    host = await stack.enter_async_context(Host(configs, on_change=changed.set))
+    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], host.limits)
     await host.settled(TOOLS_START_S)
     await registry.refresh()
     await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news))))
-    return registry
+    return host, registry
 
 
 async def _refresh(registry: Registry, news: News) -> None:
@@ -209,7 +206,7 @@ def _defaults(settings: Settings) -> Defaults:
     )
 
 
-def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, secret: str) -> ASGIApp:
+def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, host: Host, secret: str) -> ASGIApp:
     """Every route, behind the checks that every request passes."""
     api = ApiSettings(
         max_body_bytes=settings.max_body_bytes,
@@ -218,7 +215,9 @@ def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, s
         allowed_origins=settings.allowed_origins,
     )
     keys = Keys(settings.api_key, secret, open_to_all=not settings.api_key and is_loopback(settings.host))
-    app = Starlette(routes=[*routes(runner, metrics, api), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS)
+    app = Starlette(
+        routes=[*routes(runner, metrics, api, host.servers), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS
+    )
     return guarded(app, keys, api)
 
 

@@ -15,6 +15,7 @@ from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.auth import Authentication, Keys
 from tenuto.runtime.api.errors import Endpoint, openai_errors
 from tenuto.runtime.api.health import HealthApi, gauges
+from tenuto.runtime.api.mcp_servers import McpServersApi
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.openai_chat import ChatCompletions
 from tenuto.runtime.api.runs import RunsApi
@@ -22,6 +23,7 @@ from tenuto.runtime.api.security import Guard
 from tenuto.runtime.api.sessions import SessionsApi
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
+from tenuto.tools.host import McpServer
 
 PUBLIC = ("/health", "/ready")
 """The paths that need no key."""
@@ -39,7 +41,9 @@ class ApiSettings:
     allowed_origins: tuple[str, ...] = ()
 
 
-def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Route]:
+def routes(
+    runner: Runner, metrics: Metrics, settings: ApiSettings, mcp_servers: Sequence[McpServer] = ()
+) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
     metrics.watch(partial(gauges, runner))
     chat = ChatCompletions(runner, settings.keep_alive_s)
@@ -60,6 +64,7 @@ def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Rout
         _route("/v1/runs/{id}/cancel", runs.cancel, methods=["POST"]),
         _route("/v1/runs/{id}/events", runs.events),
         _route("/v1/agent/approvals/{id}", ApprovalsApi(runner).decide, methods=["POST"]),
+        _route("/v1/mcp/servers", McpServersApi(mcp_servers, runner.registry).index),
         _route("/health", health.health),
         _route("/ready", health.ready),
         _route("/metrics", health.figures),

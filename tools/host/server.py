@@ -207,7 +207,7 @@ class McpServer:
         Some servers exit on the first message of the newer one. A server that was started by the older protocol and
         fails gets the newer one at its next try: it may have been replaced.
         """
-        if self._mode == "auto" and self._ended_early:
+        if self._mode == "auto" and self._ended_early and self._kind == "stdio":
             _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, _reason(exc))
             self._mode = "legacy"
             return True
