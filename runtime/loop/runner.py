@@ -28,6 +28,7 @@ from tenuto.runtime.loop.events import RunDone
 from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake, body_digest
 from tenuto.runtime.loop.leg import House, Leg
 from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions import transfer
@@ -67,6 +68,7 @@ class Runner:
         self._group: TaskGroup | None = None
         self._draining = False
         self._admitting = 0
+        self._raw: set[RawRun] = set()
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""
@@ -94,11 +96,13 @@ class Runner:
         with anyio.move_on_after(INTERRUPT_S):
             for run in self._desk.working():
                 run.interrupt()
+            for raw in list(self._raw):
+                raw.close()
             await self._rest()
 
     async def _rest(self) -> None:
         """Return when no run is under way or about to be."""
-        while (runs := self._desk.working()) or self._admitting:
+        while (runs := self._desk.working()) or self._admitting or self._raw:
             for run in runs:
                 await run.answer()
             await anyio.sleep(ADMISSION_S)
@@ -120,6 +124,26 @@ class Runner:
             return await self._start(turn)
         async with self._lock(f"key {turn.principal} {turn.idempotency_key}"):
             return await self._repeated(turn, turn.idempotency_key) or await self._start(turn)
+
+    def complete(self, request: RawRequest) -> RawRun:
+        """Begin a raw completion, which whoever reads it must read to its end or close.
+
+        Raises what `RawRun` does, and NotFound (the model).
+        """
+        self._check_open()
+        run = RawRun(self.models.find(request.model), request, self._complete_ended)
+        self._raw.add(run)
+        return run
+
+    def _complete_ended(self, run: RawRun) -> None:
+        self._raw.discard(run)
+        usage = run.usage
+        for kind, tokens in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
+            self._house.metrics.tokens(run.model.id, kind, tokens)
+
+    async def preview(self, turn: Turn) -> tuple[int, ...]:
+        """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
+        return await self._intake.preview(turn, self.models.find(turn.model))
 
     async def _repeated(self, turn: Turn, key: str) -> Run | None:
         known = await self._store.key(turn.principal, key)
