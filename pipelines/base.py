@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tenuto.sessions.items import Item, ToolSpec
+from tenuto.sessions.items import Item, JsonObject, ToolSpec
 
 Bitmask = NDArray[np.uint32]
 """One bit for each vocabulary entry, little end first, in ceil(vocabulary / 32) words; a set bit allows the token."""
@@ -177,16 +177,25 @@ class Codec(Protocol):
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of tokens, control tokens included."""
 
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token, which may be part of a character; control tokens as their text."""
+
     def decoder(self) -> TextDecoder:
         """A fresh decoder."""
 
     def parser(self, *, calls: bool) -> TurnParser:
         """A fresh parser of one turn; without `calls` everything is text."""
 
-    def grammar(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
-        """What a round's calls are held to, or None where nothing needs holding.
+    def grammar(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
+    ) -> GrammarSource | None:
+        """What a round is held to, or None where nothing needs holding.
 
-        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object.
+        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object. With the
+        schema of an `answer`, the text of a turn that does not call is one JSON value that is valid by it.
+
+        Raises:
+            InvalidRequest: what is asked for cannot be enforced: a call, where none is possible, or the answer.
         """
 
     def constraint(self, source: GrammarSource) -> Constraint:
