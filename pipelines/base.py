@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tenuto.sessions.items import Item, ToolSpec
+from tenuto.sessions.items import Item, JsonObject, ToolSpec
 
 Bitmask = NDArray[np.uint32]
 """One bit for each vocabulary entry, little end first, in ceil(vocabulary / 32) words; a set bit allows the token."""
@@ -31,6 +31,10 @@ class CodecInfo:
     """The tokens that end a turn."""
     control_tokens: frozenset[int]
     """Control and marker ids, which content never becomes."""
+    modalities: frozenset[str] = frozenset({"text"})
+    """What it reads: `text`, and of `image`, `audio` and `file` those that its messages may carry."""
+    bos: int | None = None
+    """The token to put before a text that begins a sequence, where the model wants one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +177,25 @@ class Codec(Protocol):
     def detokenize(self, tokens: Sequence[int]) -> str:
         """The text of tokens, control tokens included."""
 
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token, which may be part of a character; control tokens as their text."""
+
     def decoder(self) -> TextDecoder:
         """A fresh decoder."""
 
     def parser(self, *, calls: bool) -> TurnParser:
         """A fresh parser of one turn; without `calls` everything is text."""
 
-    def grammar(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
-        """What a round's calls are held to, or None where nothing needs holding.
+    def grammar(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
+    ) -> GrammarSource | None:
+        """What a round is held to, or None where nothing needs holding.
 
-        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object.
+        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object. With the
+        schema of an `answer`, the text of a turn that does not call is one JSON value that is valid by it.
+
+        Raises:
+            InvalidRequest: what is asked for cannot be enforced: a call, where none is possible, or the answer.
         """
 
     def constraint(self, source: GrammarSource) -> Constraint:
@@ -194,13 +207,42 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a token is chosen. Temperature 0 takes the likeliest and ignores the rest."""
+    """How a token is chosen. Temperature 0 takes the likeliest that is left after bias, penalties and mask.
+
+    Presence and frequency penalties count over what the round has sampled (OpenAI's definition), the repetition
+    penalty over the last 64 tokens of the sequence, prompt included (llama.cpp's). `logit_bias` is added first.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    logprobs: int | None = None
+    """None: none are told. Else those of each sampled token, and of so many of the likeliest beside it."""
+
+    @property
+    def shapes(self) -> bool:
+        """Whether logits are changed before a token is chosen."""
+        return bool(
+            self.logit_bias or self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a sampled token was, and the likeliest there were, best first.
+
+    Of the model's own distribution: before bias, penalties, temperature and masks.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 class Sampler(Protocol):
@@ -249,8 +291,9 @@ class RowFailed:
     error: Exception
 
 
-Sampled = list[int | RowFailed | None]
-"""For each row of the batch the token, None where none was asked for, or what went wrong for that row."""
+Sampled = list[int | TokenLogprob | RowFailed | None]
+"""For each row of the batch the token, with its logprobs where its sampling asks for them; None where no token was
+asked for, or what went wrong for that row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +320,8 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """Facts that do not change."""
 
-    def sampler(self, sampling: Sampling) -> Sampler:
-        """Sampling state for one round."""
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> Sampler:
+        """Sampling state for one round of a sequence that ends with the tokens `before`, as far as these matter."""
 
     def launch(self, rows: Sequence[Row]) -> Pending:
         """Begin a step over rows of different slots."""

@@ -15,7 +15,7 @@ from tenuto.pipelines.formats import format_of
 from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.slots import Slot
 from tenuto.pipelines.vocabulary import vocabulary_of
-from tenuto.sessions.items import AssistantItem, Item, ToolSpec
+from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
 
 
 class Tokenizer(Protocol):
@@ -40,6 +40,10 @@ class Tokenizer(Protocol):
     @property
     def bos(self) -> int | None:
         """The id to put before everything, where the model wants one that its template does not write."""
+
+    @property
+    def text_bos(self) -> int | None:
+        """The id to put before a text that no template has rendered, where the model wants one."""
 
     @property
     def special_texts(self) -> Mapping[str, str]:
@@ -83,6 +87,7 @@ class TemplateCodec:
             vocabulary=tokenizer.vocabulary,
             stop_tokens=tokenizer.stop_tokens,
             control_tokens=self._vocabulary.reserved,
+            bos=tokenizer.text_bos,
         )
 
     @property
@@ -124,6 +129,10 @@ class TemplateCodec:
         pieces = self._vocabulary.pieces
         return b"".join(pieces[token] for token in tokens).decode("utf-8", "replace")
 
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token, which may be part of a character; control tokens as their text."""
+        return self._vocabulary.pieces[token]
+
     def decoder(self) -> TextDecoder:
         """A fresh decoder."""
         return StreamDecoder(self._vocabulary)
@@ -132,15 +141,19 @@ class TemplateCodec:
         """A fresh parser of one turn; without `calls` a call is text, and reasoning is still told apart."""
         return self._format.parser(calls=calls)
 
-    def grammar(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
-        """What a round's calls are held to, or None where nothing needs holding.
+    def grammar(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
+    ) -> GrammarSource | None:
+        """What a round is held to, or None where nothing needs holding.
 
-        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object.
+        Tools that are not `strict`, and those whose schema cannot be compiled, are held to any JSON object. With the
+        schema of an `answer`, the text of a turn that does not call is one JSON value that is valid by it.
 
         Raises:
-            InvalidRequest: a call is required and there is no tool, or the model has no way to call.
+            InvalidRequest: a call is required and there is no tool, or the model has no way to call; or the answer's
+                schema cannot be enforced, or not beside calls.
         """
-        return self._grammars.source(tools, choice, parallel=parallel)
+        return self._grammars.source(tools, choice, parallel=parallel, answer=answer)
 
     def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
         """In words, which strict tools are held to any JSON object all the same, and why."""

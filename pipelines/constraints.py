@@ -1,4 +1,4 @@
-"""Grammars that hold a model's calls to their tools' schemas, and their course in one round. Built on llguidance."""
+"""Grammars that hold calls and answers to their schemas, and their course in one round. Built on llguidance."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from tenuto.pipelines.vocabulary import Vocabulary
 from tenuto.sessions.items import JsonObject, ToolSpec
 
 # Models are trained on JSON with these separators, and with free white space weak ones write blanks without end.
-_SPACING = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False, "coerce_one_of": True}
+_SPACING = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
 
 # Beside these, `properties` does not say alone which members an object may have.
 _OPEN_KEYWORDS = frozenset(
@@ -25,6 +25,7 @@ _OPEN_KEYWORDS = frozenset(
     | {"unevaluatedProperties"}
 )
 
+_NOT_COMPILED = "the grammar cannot be compiled: "
 _ANY_OBJECT: JsonObject = {"type": "object"}
 
 
@@ -43,20 +44,27 @@ class Grammars:
         self._faults: LRUCache[str, str] = LRUCache(1024)
         self._compiled: LRUCache[str, LLMatcher] = LRUCache(64)
 
-    def source(self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool) -> GrammarSource | None:
-        """What a round's calls are held to, or None where nothing needs holding.
+    def source(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
+    ) -> GrammarSource | None:
+        """What a round is held to, or None where nothing needs holding.
 
         Raises:
-            InvalidRequest: a call is required and there is no tool, or the model has no way to call.
+            InvalidRequest: a call is required and there is no tool, or the model has no way to call; or the answer's
+                schema cannot be enforced, or not beside calls.
         """
         opener = self._form.opener
-        if choice is ToolChoice.REQUIRED and (not tools or opener is None):
-            what = "no tool to call" if opener else "no way to call tools"
-            raise InvalidRequest(f"a tool call is required, and there is {what}", "tool_choice")
-        if not tools or opener is None or (choice is not ToolChoice.REQUIRED and opener.id is None):
+        if choice is ToolChoice.REQUIRED:
+            if not tools or opener is None:
+                what = "no tool to call" if opener else "no way to call tools"
+                raise InvalidRequest(f"a tool call is required, and there is {what}", "tool_choice")
+            return self._source(tools, choice, parallel)[0]
+        if answer is not None:
+            return self._answer(tools if choice is ToolChoice.AUTO and opener else (), parallel, answer)
+        if not tools or opener is None or opener.id is None:
             return None
         if choice is ToolChoice.NONE:
-            return GrammarSource(banned=frozenset({opener.id} if opener.id is not None else ()))
+            return GrammarSource(banned=frozenset({opener.id}))
         return self._source(tools, choice, parallel)[0]
 
     def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
@@ -73,38 +81,61 @@ class Grammars:
         """
         return _Course(source, self._compile(source.lark) if source.lark else None, self._vocabulary, self._size)
 
-    def _source(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool) -> tuple[GrammarSource, list[str]]:
-        key = (choice, parallel, *((tool.name, json.dumps(tool.parameters) if tool.strict else "") for tool in tools))
+    def _answer(self, tools: Sequence[ToolSpec], parallel: bool, schema: JsonObject) -> GrammarSource:
+        """A turn whose text is one JSON value, or which calls instead where there are tools."""
+        opener = self._form.opener
+        if tools and opener is not None and opener.id is None:
+            text = f"this model writes {opener.text} as text, so that calls and a response format cannot go together"
+            raise InvalidRequest(f"{text}; leave out the tools, or the format", "response_format")
+        try:
+            rule = _json_rule(_closed(schema) if schema.get("type") == "object" else schema, coerce_one_of=False)
+            self._compile(_lark("answer", [f"answer: {rule}"]))
+        except (GenerationFailed, RecursionError) as error:
+            why = str(error).removeprefix(_NOT_COMPILED) or "it is nested too deeply"
+            raise InvalidRequest(f"the schema of the answer cannot be enforced: {why}", "response_format") from error
+        return self._source(tools, ToolChoice.AUTO, parallel, rule)[0]
+
+    def _source(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str = ""
+    ) -> tuple[GrammarSource, list[str]]:
+        schemas = ((tool.name, json.dumps(tool.parameters) if tool.strict else "") for tool in tools)
+        key = (choice, parallel, answer, *schemas)
         with self._lock:
             known = self._sources.get(key)
         if known is None:
-            known = self._build(tools, choice, parallel)
+            known = self._build(tools, choice, parallel, answer)
             with self._lock:
                 self._sources[key] = known
         return known
 
-    def _build(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool) -> tuple[GrammarSource, list[str]]:
+    def _build(
+        self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str
+    ) -> tuple[GrammarSource, list[str]]:
         faults: list[str] = []
         schemas = [self._schema(tool, faults) for tool in tools]
         names = [tool.name for tool in tools]
-        source = self._assemble(names, schemas, choice, parallel)
+        source = self._assemble(names, schemas, choice, parallel, answer)
         try:
             self._compile(source.lark)
         except GenerationFailed as error:
             # Each alone compiles, all together are too much.
             faults.append(f"the schemas of these tools are not enforced: {error}")
-            source = self._assemble(names, [_ANY_OBJECT] * len(tools), choice, parallel)
+            source = self._assemble(names, [_ANY_OBJECT] * len(tools), choice, parallel, answer)
         return source, faults
 
     def _assemble(
-        self, names: Sequence[str], schemas: Sequence[JsonObject], choice: ToolChoice, parallel: bool
+        self, names: Sequence[str], schemas: Sequence[JsonObject], choice: ToolChoice, parallel: bool, answer: str
     ) -> GrammarSource:
-        rules = [f"call: {self._form.call_rule(names)}"]
-        rules += [f"arguments_{index}: {_json_rule(schema)}" for index, schema in enumerate(schemas)]
         opener = self._form.opener
+        rules = [f"arguments_{index}: {_json_rule(schema)}" for index, schema in enumerate(schemas)]
+        if names:
+            rules.append(f"call: {self._form.call_rule(names)}")
+        if answer:
+            body = f"answer | {self._form.calls_rule(parallel=parallel)}" if names else "answer"
+            return GrammarSource(lark=_lark(self._form.turn_rule(body), [*rules, f"answer: {answer}"]))
         if choice is ToolChoice.AUTO and opener is not None:
             return GrammarSource(lark=_lark("call", rules), opener=opener.id, once=not parallel)
-        return GrammarSource(lark=_lark(self._form.turn_rule(parallel=parallel), rules))
+        return GrammarSource(lark=_lark(self._form.turn_rule(self._form.calls_rule(parallel=parallel)), rules))
 
     def _schema(self, tool: ToolSpec, faults: list[str]) -> JsonObject:
         """What the arguments of a tool are held to."""
@@ -130,7 +161,7 @@ class Grammars:
         if compiled is None:
             compiled = self._matcher(lark)
             if compiled.is_error():
-                raise GenerationFailed(f"the grammar cannot be compiled: {_first_line(compiled.get_error())}")
+                raise GenerationFailed(f"{_NOT_COMPILED}{_first_line(compiled.get_error())}")
             with self._lock:
                 self._compiled[lark] = compiled
         return compiled.deep_copy()
@@ -178,7 +209,7 @@ class _Course:
         if self._free is not None:
             allowed &= self._free
         if not allowed.any():
-            raise GenerationFailed("the grammar of the tool calls allows no token here")
+            raise GenerationFailed("the grammar allows no token here")
         return allowed
 
     def accept(self, token: int) -> None:
@@ -205,7 +236,7 @@ class _Course:
 
     def _check(self, matcher: LLMatcher) -> None:
         if matcher.is_error():
-            raise GenerationFailed(f"the grammar of the tool calls failed: {_first_line(matcher.get_error())}")
+            raise GenerationFailed(f"the grammar failed: {_first_line(matcher.get_error())}")
 
 
 def _closed(schema: JsonObject) -> JsonObject:
@@ -216,8 +247,9 @@ def _closed(schema: JsonObject) -> JsonObject:
     return closed
 
 
-def _json_rule(schema: JsonObject) -> str:
-    return "%json " + json.dumps({**schema, "x-guidance": _SPACING})
+def _json_rule(schema: JsonObject, *, coerce_one_of: bool = True) -> str:
+    # `oneOf` taken for `anyOf` serves calls, whose arguments are checked before they are made.
+    return "%json " + json.dumps({**schema, "x-guidance": {**_SPACING, "coerce_one_of": coerce_one_of}})
 
 
 def _lark(start: str, rules: Sequence[str]) -> str:

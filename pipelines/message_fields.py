@@ -2,15 +2,24 @@
 
 from typing import Any, assert_never
 
+from tenuto.errors import TemplateFailed
 from tenuto.pipelines.slots import SlotTable
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 
 
 def message_fields(table: SlotTable, index: int, item: Item, *, mapped: bool) -> dict[str, Any]:
-    """An item in the form that templates expect, with slots for what others wrote."""
+    """An item in the form that templates expect, with slots for what others wrote.
+
+    Raises:
+        TemplateFailed: the item carries what no template of ours has a place for.
+    """
     match item:
         case SystemItem():
             return {"role": "system", "content": table.slot(item.text, index) if item.text else ""}
+        case UserItem(attachments=(first, *_)):
+            raise TemplateFailed(
+                f"the model cannot read the {first.kind} in the user message at item {index}", "messages"
+            )
         case UserItem():
             return {"role": "user", "content": table.slot(item.text, index)}
         case AssistantItem():

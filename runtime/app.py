@@ -1,7 +1,7 @@
 """The composition root: makes every part of a server, in order, and frees them in reverse. No logic of its own."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from tenuto.pipelines.loader import LoadSettings, load
+from tenuto.errors import ConfigurationError
+from tenuto.pipelines.loader import LoadSettings, load, model_id
 from tenuto.runtime.api.auth import Keys, principal_of
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
@@ -25,6 +26,7 @@ from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp.http import Endpoint
+from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.server import build_server
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import StoredNotes
@@ -35,7 +37,7 @@ from tenuto.tools.approvals import Permission
 from tenuto.tools.builtin import Calculator, Clock, Notes
 from tenuto.tools.host import Host
 from tenuto.tools.mcp_config import ServerConfig, read_mcp_config
-from tenuto.tools.registry import CallLimits, Registry
+from tenuto.tools.registry import Registry
 
 TOOLS_START_S = 10.0
 """How long the start waits for configured MCP servers; what is not there by then joins later."""
@@ -67,7 +69,8 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         metrics = Metrics()
 
         configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
-        registry = await _registry(configs, store, stack)
+        news = News()
+        host, registry = await _tools(configs, store, news, stack)
         models = await _models(settings, stack)
 
         house = House(
@@ -79,13 +82,15 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         )
         runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
 
-        server = build_server(runner, principal_of=principal_of)
+        runner.watchers.append(news.run_rests)
+        await stack.enter_async_context(beside(news.follow))
+        server = build_server(runner, news, principal_of=principal_of)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
         yield App(
-            asgi=_asgi(settings, runner, metrics, mcp, folder.owner.secret),
+            asgi=_asgi(settings, runner, metrics, mcp, host, folder.owner.secret),
             publish=folder.publish,
-            drain=partial(_drain, runner, mcp, settings.shutdown_s),
+            drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
         )
 
 
@@ -96,18 +101,25 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
     return store
 
 
-async def _registry(configs: tuple[ServerConfig, ...], store: Store, stack: AsyncExitStack) -> Registry:
-    """The tools of the built-in and the configured servers, kept as those change."""
+async def _tools(
+    configs: tuple[ServerConfig, ...], store: Store, news: News, stack: AsyncExitStack
+) -> tuple[Host, Registry]:
+    """The configured servers, and the tools of these and of the built-in ones, kept as they change."""
     changed = Changed()
-    host = await stack.enter_async_context(
-        Host([config for config in configs if not config.disabled], on_change=changed.set)
-    )
-    limits = {config.name: CallLimits(config.timeout_s, config.max_concurrency) for config in configs}
-    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], limits)
+    host = await stack.enter_async_context(Host(configs, on_change=changed.set))
+    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], host.limits)
     await host.settled(TOOLS_START_S)
     await registry.refresh()
-    await stack.enter_async_context(beside(partial(changed.follow, registry.refresh)))
-    return registry
+    await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news))))
+    return host, registry
+
+
+async def _refresh(registry: Registry, news: News) -> None:
+    """List the tools again, and tell MCP clients if they are others."""
+    before = registry.list()
+    await registry.refresh()
+    if registry.list() != before:
+        await news.tools_changed()
 
 
 class Changed:
@@ -145,6 +157,7 @@ async def beside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator
 
 async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
     """Load all models, one after the other, and start their engines."""
+    _require_distinct(settings.model)
     threads = max(1, (settings.threads or available_cores()) // len(settings.model))
     fitting = LoadSettings(
         slots=settings.slots, cells=settings.context, cache_bytes=settings.cache_bytes, threads=threads
@@ -162,6 +175,16 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
         id = pipeline.codec.info.model
         loaded.append(Model(id, pipeline.codec, engine, pipeline.backend.info, time(), temperature))
     return Models(loaded)
+
+
+def _require_distinct(models: Sequence[str]) -> None:
+    """Found out before anything is loaded: of two models with one id nobody could ask for the second."""
+    by_id: dict[str, str] = {}
+    for model in models:
+        id = model_id(model)
+        if id in by_id:
+            raise ConfigurationError(f"--model {by_id[id]} and --model {model} would both be {id!r}; rename a file")
+        by_id[id] = model
 
 
 def available_cores() -> int:
@@ -183,19 +206,23 @@ def _defaults(settings: Settings) -> Defaults:
     )
 
 
-def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, secret: str) -> ASGIApp:
+def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, host: Host, secret: str) -> ASGIApp:
     """Every route, behind the checks that every request passes."""
     api = ApiSettings(
         max_body_bytes=settings.max_body_bytes,
+        arrival_s=settings.arrival_s,
         allowed_hosts=(settings.host, *settings.allowed_hosts),
         allowed_origins=settings.allowed_origins,
     )
     keys = Keys(settings.api_key, secret, open_to_all=not settings.api_key and is_loopback(settings.host))
-    app = Starlette(routes=[*routes(runner, metrics, api), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS)
+    app = Starlette(
+        routes=[*routes(runner, metrics, api, host.servers), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS
+    )
     return guarded(app, keys, api)
 
 
-async def _drain(runner: Runner, mcp: Endpoint, seconds: float) -> None:
+async def _drain(runner: Runner, mcp: Endpoint, news: News, seconds: float) -> None:
     """No new runs from now on. Standing MCP streams end when no run needs them any more."""
     await runner.drain(seconds)
+    news.close()
     mcp.stop()

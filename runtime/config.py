@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
     allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
     max_body_bytes: ByteSize = Field(ByteSize(16 << 20), gt=0, description="Largest request body.")
+    max_connections: int = Field(1024, ge=1, description="Connections at a time; more are refused.")
+    arrival_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request.")
+    patience_s: float = Field(120.0, gt=0, description="Seconds that a client may leave its answer unread.")
     queue_limit: int = Field(64, ge=1, description="Requests that may wait for each model; more are refused.")
     shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish when it stops.")
 

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import anyio
 import uvicorn
@@ -16,10 +19,14 @@ import uvicorn
 from tenuto.errors import ConfigurationError
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
+from tenuto.runtime.connections import Bounds, Connection, check
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+GOODBYE_S = 2
+"""How long, once no run is under way, the last bytes may take to their readers. Uvicorn counts in whole seconds."""
+TICKS_A_SECOND = 10
 
 
 def run(settings: Settings) -> None:
@@ -55,17 +62,19 @@ class Server(uvicorn.Server):
     """uvicorn, with a ready line, a drain of the runs while it stops, and a clean end after a signal."""
 
     def __init__(self, app: App, url: str, settings: Settings) -> None:
+        bounds = Bounds(settings.arrival_s, settings.patience_s, settings.max_connections)
+        connection: Any = functools.partial(Connection, bounds)  # uvicorn calls it as it would call a class
         super().__init__(
             uvicorn.Config(
                 app.asgi,
-                http="httptools",
+                http=connection,
                 lifespan="off",
                 ws="none",
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 backlog=BACKLOG,
-                timeout_graceful_shutdown=_whole_seconds(settings.shutdown_s),
+                timeout_graceful_shutdown=GOODBYE_S,
             )
         )
         self._app, self._url = app, url
@@ -76,12 +85,32 @@ class Server(uvicorn.Server):
         self._app.publish(self._url)
         print(f"tenuto ready on {self._url}", flush=True)  # noqa: T201  (what starts us waits for this line)
 
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second, by uvicorn; true when it is time to stop."""
+        if counter % TICKS_A_SECOND == 0:
+            check(self.server_state.connections)
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let open requests end, for as long as the settings allow; the runs are told in the meantime."""
+        """Let the runs end, for as long as the settings allow; who asks for a new one meanwhile is told to go."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._app.drain)
-            await super().shutdown(sockets)
+            group.start_soon(self._when_forced, group.cancel_scope)
+            await self._app.drain()
             group.cancel_scope.cancel()
+        await super().shutdown(sockets)
+
+    async def _when_forced(self, drain: anyio.CancelScope) -> None:
+        while not self.force_exit:  # noqa: ASYNC110  (a signal handler sets it)
+            await anyio.sleep(1 / TICKS_A_SECOND)
+        drain.cancel()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal begins the drain, the second ends it at once."""
+        del frame
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+        logger.info("%s: %s", signal.Signals(sig).name, "stopping at once" if self.force_exit else "draining")
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -128,11 +157,6 @@ def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _whole_seconds(seconds: float) -> int:
-    """Uvicorn counts in whole seconds, and takes none for no limit."""
-    return max(1, round(seconds))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

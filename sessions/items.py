@@ -31,10 +31,21 @@ class SystemItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """What a message carries besides its text: in base64 as `data`, or where it lies as `uri`. It is never fetched."""
+
+    kind: Literal["image", "audio", "file"]
+    mime_type: str
+    data: str | None = None
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UserItem:
     """What a person or a client program said."""
 
     text: str
+    attachments: tuple[Attachment, ...] = ()
     kind: Literal["user"] = "user"
 
 
@@ -74,6 +85,7 @@ class ToolResultItem:
     server: bool = False
     shown: str | None = None
     structured: Any = None
+    attachments: tuple[Attachment, ...] = ()
     kind: Literal["tool_result"] = "tool_result"
 
     @property

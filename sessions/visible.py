@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.rounds import ends_turn
 
 
@@ -125,6 +125,8 @@ def difference(stored: Item, given: Item) -> str | None:
         return f"kind ({given.kind})"
     if stored.text != given.text:
         return "text"
+    if isinstance(stored, UserItem) and isinstance(given, UserItem) and stored.attachments != given.attachments:
+        return "attachments"
     if isinstance(stored, AssistantItem) and isinstance(given, AssistantItem):
         if given.reasoning and stored.reasoning != given.reasoning:
             return "reasoning"
@@ -157,6 +159,8 @@ def _ids_differ(stored: str, given: str) -> bool:
 def _content(item: Item) -> bytes:
     """All of a visible item that both sides always have: no reasoning and no call ids."""
     content: list[object] = [item.kind, item.text]
+    if isinstance(item, UserItem) and item.attachments:  # without any, digests are as they were before there were some
+        content.append([[one.kind, one.mime_type, one.data, one.uri] for one in item.attachments])
     if isinstance(item, AssistantItem):
         content.append([[call.name, canonical_arguments(call.arguments)] for call in item.calls])
     if isinstance(item, ToolResultItem):

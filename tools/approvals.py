@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
+
+from tenuto.tools.patterns import matching
 
 
 class Permission(StrEnum):
@@ -29,10 +30,12 @@ class Rules:
     """Permissions by a tool's exact name or by a glob (`read_*`), as a file lists them.
 
     A pattern means just itself: `read` does not cover `read_file`. An exact name wins over globs; of several globs that
-    match, the strictest wins, so that the order of lines never decides.
+    match, the strictest wins, so that the order of lines never decides. `otherwise` has its word only where no pattern
+    matches.
     """
 
     patterns: tuple[tuple[str, Permission], ...] = ()
+    otherwise: tuple[tuple[str, Permission], ...] = ()
 
     @classmethod
     def all(cls, permission: Permission) -> "Rules":
@@ -41,9 +44,7 @@ class Rules:
 
     def look_up(self, name: str) -> Permission | None:
         """The word for this tool; None where no pattern matches."""
-        exact = [permission for pattern, permission in self.patterns if pattern == name]
-        globbed = [permission for pattern, permission in self.patterns if fnmatchcase(name, pattern)]
-        found = exact or globbed
+        found = matching(self.patterns, name) or matching(self.otherwise, name)
         return strictest(found) if found else None
 
 

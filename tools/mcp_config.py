@@ -1,7 +1,8 @@
 """The `mcpServers` file that Claude Desktop, Cursor and llama-server read, with a few keys of ours beside theirs.
 
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
-`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`.
+`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, and `tools`, an object from tool name or glob to
+`permission`, `timeout_s` and `max_concurrency` of those tools alone.
 """
 
 import json
@@ -11,21 +12,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tenuto.errors import ConfigurationError
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.names import sanitised
+from tenuto.tools.patterns import matching
 
 _logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_OTHERS_KEYS = frozenset({"type", "transport", "description", "autoApprove", "alwaysAllow", "timeout", "icon"})
+_OTHERS_KEYS = frozenset({"description", "autoApprove", "alwaysAllow", "timeout", "icon"})
 """Keys that other programs read in the same file; they mean nothing to us."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Calls = Annotated[int, Field(ge=1, le=1024)]
+HttpKind = Literal["auto", "http", "sse"]
+"""How a server is spoken to over HTTP: `auto` tries streamable HTTP first, and SSE where the server refuses that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,19 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """A server to reach over streamable HTTP. Its headers may hold secrets, so they are not shown."""
+    """A server to reach over HTTP. Its headers and its URL's query may hold secrets, so they are not shown."""
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kind: HttpKind = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """What holds for some tools of a server where it differs from what holds for all of them."""
+
+    timeout_s: float | None = None
+    max_concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,30 @@ class ServerConfig:
     start_timeout_s: float = 60.0
     max_concurrency: int = 8
     disabled: bool = False
+    tools: tuple[tuple[str, ToolSettings], ...] = ()
+
+    def timeout_of(self, tool: str) -> float:
+        """What one call of this tool may take. Of several globs that match, the shortest time wins."""
+        found = [each.timeout_s for each in matching(self.tools, tool) if each.timeout_s is not None]
+        return min(found, default=self.timeout_s)
+
+    def concurrency_of(self, tool: str) -> int:
+        """How many calls of this tool may run at a time. Of several globs that match, the smallest number wins."""
+        found = [each.max_concurrency for each in matching(self.tools, tool) if each.max_concurrency is not None]
+        return min(found, default=self.max_concurrency)
+
+    @property
+    def longest_timeout_s(self) -> float:
+        """What no call of any tool exceeds."""
+        return max([self.timeout_s, *(each.timeout_s or 0 for _, each in self.tools)])
+
+
+class _ToolEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    permission: Permission | None = None
+    timeout_s: Seconds | None = None
+    max_concurrency: Calls | None = None
 
 
 class _Entry(BaseModel):
@@ -72,11 +110,14 @@ class _Entry(BaseModel):
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
+    type: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
+    transport: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
     permission: Permission | dict[str, Permission] | None = None
     timeout_s: Seconds = 120.0
     start_timeout_s: Seconds = 60.0
-    max_concurrency: int = Field(8, ge=1, le=1024)
+    max_concurrency: Calls = 8
     disabled: bool = False
+    tools: dict[str, _ToolEntry] = {}
 
 
 class _File(BaseModel):
@@ -140,11 +181,14 @@ class _Reading:
         return ServerConfig(
             name=name,
             target=self._target(entry),
-            permission=_rules(entry.permission),
+            permission=_rules(entry),
             timeout_s=entry.timeout_s,
             start_timeout_s=entry.start_timeout_s,
             max_concurrency=entry.max_concurrency,
             disabled=entry.disabled,
+            tools=tuple(
+                (pattern, ToolSettings(each.timeout_s, each.max_concurrency)) for pattern, each in entry.tools.items()
+            ),
         )
 
     def _target(self, entry: _Entry) -> StdioTarget | HttpTarget:
@@ -157,7 +201,7 @@ class _Reading:
             url = expand("url", entry.url)
             if not url.startswith(("http://", "https://")):
                 self._refuse("url: it does not begin with http:// or https://")
-            return HttpTarget(url, headers)
+            return HttpTarget(url, headers, self._kind(entry))
         assert entry.command is not None
         return StdioTarget(
             command=expand("command", entry.command),
@@ -165,6 +209,17 @@ class _Reading:
             env={name: expand(f"env.{name}", value) for name, value in entry.env.items()},
             cwd=None if entry.cwd is None else expand("cwd", entry.cwd),
         )
+
+    def _kind(self, entry: _Entry) -> HttpKind:
+        """How it is spoken to; other programs write it under either name, in several spellings."""
+        match entry.type or entry.transport:
+            case None:
+                return "auto"
+            case "stdio":
+                self._refuse("type: stdio needs a 'command', not a 'url'")
+            case "sse":
+                return "sse"
+        return "http"
 
     def _expand(self, field_name: str, value: str) -> str:
         """Replace `${NAME}`, `${env:NAME}` and `${NAME:-default}`, and a leading `~` by the home directory."""
@@ -185,10 +240,16 @@ class _Reading:
         raise ConfigurationError(f"{self.place}: {problem}")
 
 
-def _rules(permission: Permission | dict[str, Permission] | None) -> Rules:
-    if permission is None:
-        return Rules()
-    return Rules.all(permission) if isinstance(permission, Permission) else Rules(tuple(permission.items()))
+def _rules(entry: _Entry) -> Rules:
+    """What `tools` says of a tool comes before what `permission` says of all."""
+    of_tools = tuple((pattern, each.permission) for pattern, each in entry.tools.items() if each.permission is not None)
+    match entry.permission:
+        case None:
+            return Rules(of_tools)
+        case Permission() as everywhere:
+            return Rules(of_tools, (("*", everywhere),))
+        case by_name:
+            return Rules(of_tools, tuple(by_name.items()))
 
 
 def _first_problem(error: ValidationError) -> str:

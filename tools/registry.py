@@ -1,7 +1,7 @@
 """All tools of all servers under the names that models see, and the one way to call them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +21,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """What holds for each tool of a server: seconds a call, calls at a time, and calls that may wait for a place."""
+    """What holds for each tool of a server: seconds a call, calls at a time, and calls that may wait for a place.
+
+    `of_tool` gives the limits of single tools, by the server's own names, where these differ.
+    """
 
     timeout_s: float = 120.0
     concurrency: int = 8
     waiting: int = 64
+    of_tool: "Callable[[str], CallLimits] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class Registry:
         wrong = problems(found.tool.spec.parameters, arguments)
         if wrong:
             return ToolResult(f"Error: the arguments of {name} are not valid: {'; '.join(wrong)}", is_error=True)
-        limit = self._limits[found.server].timeout_s
+        limit = self._limits_of(found).timeout_s
         seconds = limit if timeout is None else min(timeout, limit)
         deadline = anyio.current_time() + seconds
         async with self._gate(found).enter(deadline):
@@ -132,10 +136,14 @@ class Registry:
             message = f"{found.name} failed inside ({type(exc).__name__}); it may have had an effect"
             raise ToolFailed(message, may_have_run=True) from exc
 
+    def _limits_of(self, found: Exported) -> CallLimits:
+        limits = self._limits[found.server]
+        return limits if limits.of_tool is None else limits.of_tool(found.tool.spec.name)
+
     def _gate(self, found: Exported) -> Gate:
         gate = self._gates.get(found.name)
         if gate is None:
-            limits = self._limits[found.server]
+            limits = self._limits_of(found)
             gate = self._gates[found.name] = Gate(found.name, limits.concurrency, limits.waiting)
         return gate
 

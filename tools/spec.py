@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.items import Attachment, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,15 @@ class CallContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered. A failure that the model should read is a result with `is_error`."""
+    """What a tool answered. A failure that the model should read is a result with `is_error`.
+
+    `attachments` are kept with the result; the model reads what `text` says of them.
+    """
 
     text: str
     is_error: bool = False
     structured: Any = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 class ToolServer(Protocol):

@@ -53,8 +53,11 @@ class Format(Protocol):
         The JSON of the arguments of the tool `names[i]` is the rule `arguments_i`, which somebody else defines.
         """
 
-    def turn_rule(self, *, parallel: bool) -> str:
-        """Lark for a turn of nothing but calls, from its first token; a call after its opener is the rule `call`."""
+    def calls_rule(self, *, parallel: bool) -> str:
+        """Lark for one or more calls; a call after its opener is the rule `call`."""
+
+    def turn_rule(self, body: str) -> str:
+        """Lark for a turn from its first token: the reasoning that the model may do, and then `body`."""
 
 
 def lark_text(text: str) -> str:

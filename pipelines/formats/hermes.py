@@ -42,14 +42,17 @@ class Hermes:
         bodies = (f"{lark_text(_call_head(name))} arguments_{index}" for index, name in enumerate(names))
         return f"{lark_text(_LINE)} ( {' | '.join(bodies)} ) {lark_text('}' + _LINE)} {self.closer.lark}"
 
-    def turn_rule(self, *, parallel: bool) -> str:
-        """Lark for a turn of nothing but calls, after the reasoning of a model that reasons."""
+    def calls_rule(self, *, parallel: bool) -> str:
+        """Lark for one or more calls, each on a line of its own."""
         more = f" ( {lark_text(_LINE)} {self.opener.lark} call )*" if parallel else ""
-        calls = f"{self.opener.lark} call{more}"
+        return f"{self.opener.lark} call{more}"
+
+    def turn_rule(self, body: str) -> str:
+        """Lark for a turn from its first token: the reasoning of a model that reasons, and then `body`."""
         if not self.reasons or self.think.id is None or self.thought.id is None:
-            return calls
+            return body
         thoughts = f"/(.|\\n)*/ {self.thought.lark} /\\n*/"
-        return f"{thoughts} {calls}" if self.open_reasoning else f"( {self.think.lark} {thoughts} )? {calls}"
+        return f"{thoughts} ( {body} )" if self.open_reasoning else f"( {self.think.lark} {thoughts} )? ( {body} )"
 
 
 def detect(surroundings: Surroundings) -> Hermes | None:

@@ -25,9 +25,13 @@ class Plain:
         """There is none."""
         raise NotImplementedError(f"a model without a tool-call format was asked to call {', '.join(names)}")
 
-    def turn_rule(self, *, parallel: bool) -> str:
+    def calls_rule(self, *, parallel: bool) -> str:
         """There is none."""
         raise NotImplementedError("a model without a tool-call format was asked to call")
+
+    def turn_rule(self, body: str) -> str:
+        """A turn is nothing else."""
+        return body
 
 
 class _PlainParser:

@@ -1,18 +1,29 @@
 """The weights and the cache of a GGUF model as the engine uses them. Engine thread only, but for construction."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
-from tenuto.pipelines.base import BackendInfo, Bitmask, Pending, Row, RowFailed, Sampled, Sampler, Sampling, Snapshot
+from tenuto.pipelines.base import (
+    BackendInfo,
+    Bitmask,
+    Pending,
+    Row,
+    RowFailed,
+    Sampled,
+    Sampler,
+    Sampling,
+    Snapshot,
+    TokenLogprob,
+)
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
 from tenuto.pipelines.llama_cpp.native import Model
-from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, apply_mask, likeliest
+from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
 
 # What moving a byte of cache costs against reading a byte of weights: it is read and written twice on its way through
 # host memory, and crosses the bus twice where the weights lie on an accelerator.
@@ -84,13 +95,13 @@ class LlamaBackend:
         """Facts that do not change."""
         return self._info
 
-    def sampler(self, sampling: Sampling) -> LlamaSampler:
-        """Sampling state for one round.
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> LlamaSampler:
+        """Sampling state for one round of a sequence that ends with the tokens `before`.
 
         Raises:
             ValueError: a parameter is out of its range.
         """
-        return LlamaSampler(sampling)
+        return LlamaSampler(sampling, before, Size(self._model.vocabulary, self._info.context))
 
     def launch(self, rows: Sequence[Row]) -> LlamaPending:
         """Begin a step over rows of different slots; the last step must have been collected.
@@ -227,15 +238,20 @@ class LlamaBackend:
         wanted = [index for index in step.order if step.rows[index].sampler is not None]
         if not wanted:
             return sampled
+        told: dict[int, Callable[[int], TokenLogprob]] = {}
         for index, of_row in zip(wanted, logits, strict=True):
             step.logits[index] = of_row
+            alternatives = _alternatives(step.rows[index].sampler)
+            if alternatives is not None:
+                told[index] = logprobs(of_row, alternatives)
             sampled[index] = _mask(of_row, step.rows[index].mask)
         best = likeliest(logits)
         greatest = logits[range(len(wanted)), best]
         ends = self._ends(step)
         for at, index in enumerate(wanted):
             if sampled[index] is None:
-                sampled[index] = self._choose(step.rows[index].sampler, best[at], float(greatest[at]), ends[index])
+                chosen = self._choose(step.rows[index].sampler, best[at], float(greatest[at]), ends[index])
+                sampled[index] = told[index](chosen) if index in told and isinstance(chosen, int) else chosen
         return sampled
 
     def _choose(self, sampler: Sampler | None, best: int, greatest: float, end: int) -> int | RowFailed:
@@ -253,6 +269,11 @@ class LlamaBackend:
             total += len(step.rows[index].tokens)
             ends[index] = total - 1
         return ends
+
+
+def _alternatives(sampler: Sampler | None) -> int | None:
+    assert isinstance(sampler, LlamaSampler)
+    return sampler.logprobs
 
 
 def _mask(logits: Logits, mask: Bitmask | None) -> RowFailed | None:

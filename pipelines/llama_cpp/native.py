@@ -111,10 +111,15 @@ class Model:
 
     @property
     def description(self) -> str:
-        """Architecture, size and quantisation in words."""
+        """The file's own name for it, size, architecture and quantisation in words: `Qwen3, 1.7B llama, Q8_0`."""
         buffer = ctypes.create_string_buffer(256)
         lib.llama_model_desc(self.pointer, buffer, len(buffer))
-        return buffer.value.decode(errors="replace")
+        # The library's "ARCHITECTURE SIZE QUANTISATION" knows the sizes of famous models alone.
+        architecture, _, rest = buffer.value.decode(errors="replace").partition(" ")
+        quantisation = rest.partition(" ")[2]
+        size = _in_words(int(lib.llama_model_n_params(self.pointer)))
+        named = (self.metadata("general.name"), f"{size} {architecture}", quantisation)
+        return ", ".join(part for part in named if part)
 
     @property
     def chat_template(self) -> str | None:
@@ -129,3 +134,11 @@ class Model:
             buffer = ctypes.create_string_buffer(length + 1)
             length = lib.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
         return None if length < 0 else buffer.value.decode(errors="replace")
+
+
+def _in_words(parameters: int) -> str:
+    """A count as people write it: 1.4M."""
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if parameters >= size:
+            return f"{parameters / size:.1f}{unit}"
+    return str(parameters)

@@ -1,31 +1,42 @@
 """From logits to tokens: masks, greedy choice and native sampler chains. Engine thread only."""
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import llama_cpp as lib
 import numpy as np
 
-from tenuto.pipelines.base import Bitmask, Sampling
+from tenuto.pipelines.base import Bitmask, Sampling, TokenLogprob
 from tenuto.pipelines.llama_cpp.context import Logits
 
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _ANY_SEED = 0xFFFFFFFF  # the library takes this one as "choose a seed"
+_REPETITION_WINDOW = 64
+_LEAST_LOGPROB = -9999.0  # of what cannot come: JSON knows no infinity
 
 # What each of the 256 patterns of eight mask bits adds to eight logits: several times as fast as unpacking the bits.
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
 _PENALTIES = np.where(_BITS == 1, 0.0, -np.inf).astype(np.float32)
 
 
-class LlamaSampler:
-    """The sampling state of one round: a native chain, or none where the likeliest token is taken."""
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a sampler must know of its model: the vocabulary, and how many tokens a sequence may have."""
 
-    def __init__(self, sampling: Sampling) -> None:
-        numbers = (sampling.temperature, sampling.top_p, sampling.min_p)
-        if not all(math.isfinite(number) and number >= 0 for number in numbers) or sampling.top_k < 0:
-            raise ValueError(f"sampling parameters are finite and not negative: {sampling}")
+    vocabulary: int
+    context: int
+
+
+class LlamaSampler:
+    """The sampling state of one round: a native chain, or none where the plainly likeliest token is taken."""
+
+    def __init__(self, sampling: Sampling, before: Sequence[int], size: Size) -> None:
+        _check(sampling, size)
+        self.logprobs = sampling.logprobs
         self.is_greedy = sampling.temperature == 0
-        self.chain = None if self.is_greedy else _chain(sampling)
+        self.chain = None if self.is_greedy and not sampling.shapes else _chain(sampling, before, size)
         self._closed = False
 
     @property
@@ -41,18 +52,62 @@ class LlamaSampler:
         self._closed = True
 
 
-def _chain(sampling: Sampling) -> Any:
+def _check(sampling: Sampling, size: Size) -> None:
+    numbers = (sampling.temperature, sampling.top_p, sampling.min_p)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers) or sampling.top_k < 0:
+        raise ValueError(f"sampling parameters are finite and not negative: {sampling}")
+    added = (sampling.presence_penalty, sampling.frequency_penalty, *(bias for _, bias in sampling.logit_bias))
+    if not all(map(math.isfinite, added)) or not 0 < sampling.repetition_penalty < math.inf:
+        raise ValueError(f"penalties and biases are finite, and what repetition divides by is above 0: {sampling}")
+    if not all(0 <= token < size.vocabulary for token, _ in sampling.logit_bias):
+        raise ValueError(f"a bias is for a token of the vocabulary of {size.vocabulary}: {sampling}")
+    if sampling.logprobs is not None and sampling.logprobs < 0:
+        raise ValueError(f"a number of logprobs is not negative: {sampling}")
+
+
+def _chain(sampling: Sampling, before: Sequence[int], size: Size) -> Any:
     chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-    if sampling.top_k:
-        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_k(sampling.top_k))
-    if sampling.top_p < 1:
-        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_p(sampling.top_p, 1))
-    if sampling.min_p > 0:
-        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_min_p(sampling.min_p, 1))
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_temp(max(sampling.temperature, _COLDEST)))
-    seed = _ANY_SEED if sampling.seed is None else sampling.seed % _ANY_SEED
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(seed))
+    for sampler in (*_shapers(sampling, before, size), *_choosers(sampling)):
+        lib.llama_sampler_chain_add(chain, sampler)
     return chain
+
+
+def _shapers(sampling: Sampling, before: Sequence[int], size: Size) -> list[Any]:
+    """What changes logits before a token is chosen. The chain tells each of them what was sampled."""
+    shapers = []
+    if sampling.logit_bias:
+        entries = (lib.llama_logit_bias * len(sampling.logit_bias))()
+        for place, (token, bias) in enumerate(sampling.logit_bias):
+            entries[place] = lib.llama_logit_bias(token, bias)
+        shapers.append(lib.llama_sampler_init_logit_bias(size.vocabulary, len(entries), entries))
+    if sampling.repetition_penalty != 1:
+        repetition = _penalties(size, _REPETITION_WINDOW, repetition=sampling.repetition_penalty)
+        for token in before[-_REPETITION_WINDOW:]:
+            lib.llama_sampler_accept(repetition, token)
+        shapers.append(repetition)
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        frequency, presence = sampling.frequency_penalty, sampling.presence_penalty
+        shapers.append(_penalties(size, size.context, frequency=frequency, presence=presence))
+    return shapers
+
+
+def _penalties(size: Size, window: int, *, repetition: float = 1, frequency: float = 0, presence: float = 0) -> Any:
+    return lib.llama_sampler_init_penalties(size.vocabulary, window, repetition, frequency, presence)
+
+
+def _choosers(sampling: Sampling) -> list[Any]:
+    if sampling.temperature == 0:
+        return [lib.llama_sampler_init_greedy()]
+    choosers = []
+    if sampling.top_k:
+        choosers.append(lib.llama_sampler_init_top_k(sampling.top_k))
+    if sampling.top_p < 1:
+        choosers.append(lib.llama_sampler_init_top_p(sampling.top_p, 1))
+    if sampling.min_p > 0:
+        choosers.append(lib.llama_sampler_init_min_p(sampling.min_p, 1))
+    choosers.append(lib.llama_sampler_init_temp(max(sampling.temperature, _COLDEST)))
+    seed = _ANY_SEED if sampling.seed is None else sampling.seed % _ANY_SEED
+    return [*choosers, lib.llama_sampler_init_dist(seed)]
 
 
 def apply_mask(row: Logits, mask: Bitmask) -> None:
@@ -71,3 +126,19 @@ def likeliest(logits: Logits) -> list[int]:
     """Give for each row the token with the greatest logit; one whose logit is not finite is no answer."""
     tokens: list[int] = logits.argmax(axis=1).tolist()
     return tokens
+
+
+def logprobs(row: Logits, alternatives: int) -> Callable[[int], TokenLogprob]:
+    """Read the distribution of a row as the model gave it, before anything changes the row; gives what to ask of it."""
+    highest = float(row.max())
+    normaliser = highest + math.log(float(np.exp((row - highest).astype(np.float64)).sum()))
+    original = row.copy()
+    count = min(alternatives, row.size)
+    best = np.argpartition(row, row.size - count)[row.size - count :] if count else np.empty(0, np.int64)
+    best = best[np.argsort(-row[best], kind="stable")]
+    top = tuple((int(token), _bounded(float(row[token]) - normaliser)) for token in best)
+    return lambda token: TokenLogprob(token, _bounded(float(original[token]) - normaliser), top)
+
+
+def _bounded(logprob: float) -> float:
+    return logprob if logprob >= _LEAST_LOGPROB else _LEAST_LOGPROB

@@ -73,6 +73,12 @@ class LlamaTokenizer:
         """The id to put before everything, where the model wants one that its template does not write."""
         return self._bos
 
+    @property
+    def text_bos(self) -> int | None:
+        """The id to put before a text that no template has rendered, where the model wants one."""
+        bos = int(lib.llama_vocab_bos(self._vocab))
+        return bos if bos >= 0 and lib.llama_vocab_get_add_bos(self._vocab) else None
+
     @cached_property
     def special_texts(self) -> Mapping[str, str]:
         """What templates expect: `bos_token`, `eos_token` and so on, as text."""
@@ -123,11 +129,9 @@ class LlamaTokenizer:
         return pieces
 
     def _find_bos(self) -> int | None:
-        if not lib.llama_vocab_get_add_bos(self._vocab):
-            return None
-        bos = int(lib.llama_vocab_bos(self._vocab))
+        bos = self.text_bos
         template = self._model.chat_template or ""
-        if bos < 0 or "bos_token" in template or self._text(bos) in template:
+        if bos is None or "bos_token" in template or self._text(bos) in template:
             return None
         return bos
 

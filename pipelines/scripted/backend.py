@@ -1,25 +1,42 @@
 """Slots that hold tokens and answer from a script. Engine thread only, but for construction."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import BackendInfo, Bitmask, Pending, Row, RowFailed, Sampled, Sampling, Snapshot
+from tenuto.pipelines.base import (
+    BackendInfo,
+    Bitmask,
+    Pending,
+    Row,
+    RowFailed,
+    Sampled,
+    Sampling,
+    Snapshot,
+    TokenLogprob,
+)
 from tenuto.pipelines.scripted.reading import Turn, answer_tokens, conversation, open_turn
 from tenuto.pipelines.scripted.script import Script
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
 
 _BYTES_PER_TOKEN = 4
+_LEAD = 50.0
+"""By so much the script's token is likelier than all others, which are alike: a logit bias of more overrules it."""
 _VOCABULARY = len(PIECES)
 
 
 class ScriptedSampler:
-    """The sampling state of one round: there is none, a script leaves nothing to chance."""
+    """The sampling state of one round: what was asked for. A script leaves nothing to chance."""
 
-    def __init__(self) -> None:
+    def __init__(self, sampling: Sampling) -> None:
+        self.bias = dict(sampling.logit_bias)
+        self.logprobs = sampling.logprobs
         self.is_open = True
 
     def close(self) -> None:
@@ -42,9 +59,10 @@ class _Step:
 
 
 class ScriptedBackend:
-    """A backend whose model is a script. Temperature and seeds change nothing.
+    """A backend whose model is a script. Temperature, seeds and penalties change nothing.
 
-    A mask is held to: where it forbids the script's token, the lowest allowed one is taken.
+    A mask is held to: where it forbids the script's token, the lowest allowed one is taken. So is a logit bias. The
+    script's token has a logprob of 0, all others have the same low one.
     """
 
     def __init__(self, script: Script) -> None:
@@ -66,11 +84,14 @@ class ScriptedBackend:
         """Facts that do not change."""
         return self._info
 
-    def sampler(self, sampling: Sampling) -> ScriptedSampler:
-        """Sampling state for one round."""
-        if min(sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k) < 0:
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> ScriptedSampler:
+        """Sampling state for one round; what came before is in the slot."""
+        del before
+        if min(sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k, sampling.logprobs or 0) < 0:
             raise ValueError(f"sampling parameters are not negative: {sampling}")
-        return ScriptedSampler()
+        if not all(math.isfinite(bias) for _, bias in sampling.logit_bias):
+            raise ValueError(f"biases are finite: {sampling}")
+        return ScriptedSampler(sampling)
 
     def launch(self, rows: Sequence[Row]) -> _Step:
         """Begin a step over rows of different slots; the last step must have been collected.
@@ -197,24 +218,48 @@ class ScriptedBackend:
         turn = self._turn(row.slot)
         return turn.answer.fail == how and turn.said == turn.answer.fail_at
 
-    def _sample(self, row: Row) -> int | RowFailed:
+    def _sample(self, row: Row) -> int | TokenLogprob | RowFailed:
         if self._fails(row, "sampler"):
             return RowFailed(GenerationFailed("the script made the sampler fail"))
-        turn = self._turn(row.slot)
-        if row.mask is None:
-            return turn.choices()[0]
+        assert isinstance(row.sampler, ScriptedSampler)
+        choices = self._turn(row.slot).choices()
         try:
-            return _allowed(turn.choices(), row.mask)
+            token = choices[0] if row.mask is None else _allowed(choices, row.mask)
+            if row.sampler.bias:
+                token = _biased(token, row.sampler.bias, row.mask)
         except ValueError as error:
             return RowFailed(error)
+        return token if row.sampler.logprobs is None else _told(token, choices[0], row.sampler.logprobs)
 
 
 def _allowed(choices: Sequence[int], mask: Bitmask) -> int:
     """The first choice that the mask allows, else the lowest token that it allows."""
-    words = -(-_VOCABULARY // 32)
-    if mask.ndim != 1 or mask.itemsize != 4 or mask.size < words:
-        raise ValueError(f"a mask for {_VOCABULARY} tokens has {words} words of 32 bits")
-    bits = np.unpackbits(np.ascontiguousarray(mask).view(np.uint8), count=_VOCABULARY, bitorder="little")
+    bits = _bits(mask)
     if not bits.any():
         raise ValueError("no token is allowed")
     return next((token for token in choices if bits[token]), int(bits.argmax()))
+
+
+def _biased(token: int, bias: Mapping[int, float], mask: Bitmask | None) -> int:
+    """What is likeliest once the bias is added, where the mask leaves `token` in the lead."""
+    logits = np.zeros(_VOCABULARY)
+    logits[token] = _LEAD
+    for other, value in bias.items():
+        if 0 <= other < _VOCABULARY:
+            logits[other] += value
+    if mask is not None:
+        logits[_bits(mask) == 0] = -np.inf
+    return int(logits.argmax())
+
+
+def _bits(mask: Bitmask) -> NDArray[np.uint8]:
+    words = -(-_VOCABULARY // 32)
+    if mask.ndim != 1 or mask.itemsize != 4 or mask.size < words:
+        raise ValueError(f"a mask for {_VOCABULARY} tokens has {words} words of 32 bits")
+    return np.unpackbits(np.ascontiguousarray(mask).view(np.uint8), count=_VOCABULARY, bitorder="little")
+
+
+def _told(token: int, scripted: int, alternatives: int) -> TokenLogprob:
+    others = (other for other in range(_VOCABULARY) if other != scripted)
+    top = [(scripted, 0.0), *((other, -_LEAD) for other in islice(others, max(alternatives - 1, 0)))]
+    return TokenLogprob(token, 0.0 if token == scripted else -_LEAD, tuple(top[:alternatives]))

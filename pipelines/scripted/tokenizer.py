@@ -78,6 +78,11 @@ class ScriptedTokenizer:
         return None
 
     @property
+    def text_bos(self) -> int | None:
+        """None: a text begins with its first byte."""
+        return None
+
+    @property
     def special_texts(self) -> Mapping[str, str]:
         """The end of a turn."""
         return MappingProxyType({"eos_token": "<|end|>"})

@@ -2,16 +2,12 @@
 
 from typing import Any, TypeVar
 
-import anyio
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.api.connection import ClientGone
-
-ARRIVAL_S = 120.0
-"""How long a client may take to send its body."""
 
 
 class Wire(BaseModel):
@@ -27,7 +23,7 @@ async def read_body(request: Request) -> bytes:
     """The whole body.
 
     Raises:
-        InvalidRequest: it is encoded, or did not arrive in time.
+        InvalidRequest: it is encoded.
         ClientGone: the client went away in the middle of it.
     """
     encoding = request.headers.get("content-encoding", "identity")
@@ -36,10 +32,7 @@ async def read_body(request: Request) -> bytes:
             f"a body with Content-Encoding {encoding!r} is not read; send it plain", "Content-Encoding"
         )
     try:
-        with anyio.fail_after(ARRIVAL_S):
-            return await request.body()
-    except TimeoutError:
-        raise InvalidRequest(f"the body did not arrive within {ARRIVAL_S:g} s") from None
+        return await request.body()
     except ClientDisconnect:
         raise ClientGone from None
 

@@ -28,8 +28,10 @@ class HealthApi:
         return _status("stalled", stuck) if stuck else _status("ok")
 
     async def ready(self, request: Request) -> Response:
-        """503 unless every model can take requests."""
+        """503 unless every model can take requests, and while the server drains."""
         del request
+        if self.runner.is_draining:
+            return _status("draining", [])
         dead = [model for model, state in self.runner.engines().items() if not state.alive]
         return _status("not_ready", dead) if dead else _status("ready")
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic_core import to_json
 from starlette.requests import Request
@@ -13,9 +14,14 @@ from tenuto.runtime.api.auth import principal_of
 from tenuto.runtime.api.body import read_body
 from tenuto.runtime.api.connection import while_connected
 from tenuto.runtime.api.errors import INTERNAL, openai_error_of_run
-from tenuto.runtime.api.openai_chat_answer import ChunkEncoder, whole
+from tenuto.runtime.api.merge import MergedStream
+from tenuto.runtime.api.openai_chat_answer import several, whole
+from tenuto.runtime.api.openai_chat_choices import ChoiceFrames, Choices, turns
+from tenuto.runtime.api.openai_chat_chunks import ChunkEncoder
+from tenuto.runtime.api.openai_chat_messages import check_modalities
 from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
 from tenuto.runtime.api.sse import EventStream
+from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.sessions.records import RunStatus
@@ -37,10 +43,15 @@ class ChatCompletions:
             request.headers,
             principal=principal_of(request),
         )
+        if chat.carried:
+            model = self.runner.models.find(chat.turn.model)
+            check_modalities(chat.carried, model.id, model.codec.info.modalities)
+        if chat.n > 1:
+            return await self._several(request, chat)
         run = await self.runner.start(chat.turn)
         if chat.stream:
             return self._stream(chat, run)
-        return await _whole(request, run)
+        return await _whole(request, chat, run)
 
     def _stream(self, chat: ChatRequest, run: Run) -> Response:
         encoder = ChunkEncoder(
@@ -50,16 +61,36 @@ class ChatCompletions:
             run.created_at,
             named_events=chat.turn.wants_events,
             include_usage=chat.include_usage,
+            logprobs=_wants_logprobs(chat),
         )
         return EventStream(_frames(run, encoder), run, headers=run_headers(run), keep_alive_s=self.keep_alive_s)
 
+    async def _several(self, request: Request, chat: ChatRequest) -> Response:
+        choices = await Choices.start(self.runner, turns(chat))
+        if chat.stream:
+            frames = ChoiceFrames(choices, chat)
+            return MergedStream(frames.parts(), frames.closing(), choices, keep_alive_s=self.keep_alive_s)
+        try:
+            answers = await while_connected(request.receive, None, choices.answers)
+            status, body = _several_body(answers, choices, chat)
+        finally:
+            await choices.close()
+        return Response(to_json(body), status, media_type="application/json")
 
-async def _whole(request: Request, run: Run) -> Response:
+
+def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) -> tuple[int, dict[str, Any]]:
+    last = answers[-1]
+    if last.status is RunStatus.FAILED:
+        return openai_error_of_run(last.error, last.error_code, last.run_id)
+    return 200, several(answers, choices.runs[0].created_at, logprobs=_wants_logprobs(chat))
+
+
+async def _whole(request: Request, chat: ChatRequest, run: Run) -> Response:
     answer = await while_connected(request.receive, run, run.answer)
     if answer.status is RunStatus.FAILED:
         status, body = openai_error_of_run(answer.error, answer.error_code, run.id)
     else:
-        status, body = 200, whole(answer, run.created_at)
+        status, body = 200, whole(answer, run.created_at, logprobs=_wants_logprobs(chat))
     return Response(to_json(body), status, run_headers(run), "application/json")
 
 
@@ -74,6 +105,10 @@ async def _frames(run: Run, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None
     except Exception:
         logger.exception("the stream of run %s failed", run.id)
         yield encoder.failure(TenutoError(INTERNAL))
+
+
+def _wants_logprobs(chat: ChatRequest) -> bool:
+    return chat.turn.sampling.logprobs is not None
 
 
 def run_headers(run: Run) -> dict[str, str]:

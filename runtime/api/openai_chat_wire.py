@@ -3,15 +3,18 @@
 https://platform.openai.com/docs/api-reference/chat/create
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tenuto.runtime.api.body import Wire
+from tenuto.runtime.api.openai_chat_sampling import Limit, SamplingFields
 from tenuto.runtime.loop.requests import SessionMode
 from tenuto.tools.approvals import Permission
+
+MOST_CHOICES = 16
+MOST_TOP_LOGPROBS = 20
 
 
 def _parts(value: Any) -> Any:
@@ -24,10 +27,6 @@ def _parts(value: Any) -> Any:
     raise PydanticCustomError("content", "must be a string or a list of parts")
 
 
-def _strings(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _choice(value: Any) -> Any:
     return {"type": value} if isinstance(value, str) else value
 
@@ -36,12 +35,41 @@ def _allowed(value: Any) -> Any:
     return {"tool_names": value} if isinstance(value, list) else value
 
 
+def _url(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value
+
+
+class Image(Wire):
+    """Where an image is: an address, or a data URI that holds it."""
+
+    url: str
+    detail: str | None = None
+
+
+class Audio(Wire):
+    """Sound, in base64."""
+
+    data: str
+    format: Annotated[str, Field(pattern=r"^[a-z0-9.+-]{1,32}$")]
+
+
+class File(Wire):
+    """A file: a data URI that holds it."""
+
+    file_data: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+
+
 class Part(Wire):
-    """A part of a message. Types other than text are refused where their place is known."""
+    """A part of a message. What may stand where is told where its place is known."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: Annotated[Image | None, BeforeValidator(_url)] = None
+    input_audio: Audio | None = None
+    file: File | None = None
 
 
 Content = Annotated[list[Part], BeforeValidator(_parts)]
@@ -103,42 +131,59 @@ class Tool(Wire):
 
 
 class Named(Wire):
-    """The function that must be called."""
+    """A function by its name."""
 
     name: str
 
 
+class AllowedFunction(Wire):
+    """A tool among those that may be called now."""
+
+    type: Literal["function"]
+    function: Named
+
+
+class Allowed(Wire):
+    """Some of the tools, of which a call may or must be one."""
+
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[AllowedFunction], Field(min_length=1)]
+
+
 class Choice(Wire):
-    """`none`, `auto`, `required`, or one function."""
+    """`none`, `auto`, `required`, one function, or some of the tools."""
 
-    type: Literal["none", "auto", "required", "function"]
+    type: Literal["none", "auto", "required", "function", "allowed_tools"]
     function: Named | None = None
+    allowed_tools: Allowed | None = None
 
 
-class StreamOptions(Wire):
-    """What a stream brings besides."""
+class JsonSchema(Wire):
+    """What the answer must be valid by."""
 
-    include_usage: bool | None = None
+    name: str | None = None
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
 
 
-class ChatBody(Wire):
+class Format(Wire):
+    """The form of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class ChatBody(SamplingFields):
     """A chat completions request. None: not said."""
 
-    model: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)]
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
-    stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)] | None, BeforeValidator(_strings)
-    ] = None
-    max_tokens: Annotated[int, Field(ge=-1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=-1)] | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    max_tokens: Limit | None = None
+    max_completion_tokens: Limit | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
+    response_format: Format | None = None
 
     tools: list[Tool] | None = None
     tool_choice: Annotated[Choice | None, BeforeValidator(_choice)] = None
@@ -151,59 +196,6 @@ class ChatBody(Wire):
 
     session_id: str | None = None
     session_mode: Annotated[SessionMode, Field(strict=False)] | None = None
-    max_tool_rounds: Annotated[int, Field(ge=0)] | None = None
+    max_tool_rounds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     agent_permission: Annotated[Permission, Field(strict=False)] | None = None
     match: Literal["auto", "off"] | None = None
-
-
-def _given(value: Any) -> bool:
-    return value is not None
-
-
-def _not_false(value: Any) -> bool:
-    return value not in (None, False)
-
-
-def _not_zero(value: Any) -> bool:
-    return value not in (None, 0)
-
-
-def _not_one(value: Any) -> bool:
-    return value not in (None, 1)
-
-
-def _not_empty(value: Any) -> bool:
-    return value not in (None, {}, [])
-
-
-def _not_text_format(value: Any) -> bool:
-    return value is not None and not (isinstance(value, dict) and value.get("type") == "text")
-
-
-def _not_text_only(value: Any) -> bool:
-    return value not in (None, [], ["text"])
-
-
-REFUSED: dict[str, Callable[[Any], bool]] = {
-    "n": _not_one,
-    "logprobs": _not_false,
-    "top_logprobs": _not_zero,
-    "logit_bias": _not_empty,
-    "presence_penalty": _not_zero,
-    "frequency_penalty": _not_zero,
-    "repetition_penalty": _not_one,
-    "repeat_penalty": _not_one,
-    "response_format": _not_text_format,
-    "grammar": _given,
-    "functions": _not_empty,
-    "function_call": _given,
-    "audio": _given,
-    "modalities": _not_text_only,
-    "prediction": _given,
-    "web_search_options": _given,
-    "chat_template_kwargs": _not_empty,
-}
-"""Fields that would change the answer and are not served, each with what tells that it is really used."""
-
-REFUSED_OF_MCP_TOOLS = ("server_url", "connector_id", "headers", "authorization")
-"""Servers come from the runtime's configuration alone, never from a request."""

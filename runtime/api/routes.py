@@ -15,6 +15,7 @@ from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.auth import Authentication, Keys
 from tenuto.runtime.api.errors import Endpoint, openai_errors
 from tenuto.runtime.api.health import HealthApi, gauges
+from tenuto.runtime.api.mcp_servers import McpServersApi
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.openai_chat import ChatCompletions
 from tenuto.runtime.api.runs import RunsApi
@@ -22,6 +23,7 @@ from tenuto.runtime.api.security import Guard
 from tenuto.runtime.api.sessions import SessionsApi
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
+from tenuto.tools.host import McpServer
 
 PUBLIC = ("/health", "/ready")
 """The paths that need no key."""
@@ -34,11 +36,14 @@ class ApiSettings:
     keep_alive_s: float = 15.0
     stall_s: float = 60.0
     max_body_bytes: int = 16 << 20
+    arrival_s: float = 60.0
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
 
 
-def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Route]:
+def routes(
+    runner: Runner, metrics: Metrics, settings: ApiSettings, mcp_servers: Sequence[McpServer] = ()
+) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
     metrics.watch(partial(gauges, runner))
     chat = ChatCompletions(runner, settings.keep_alive_s)
@@ -59,6 +64,7 @@ def routes(runner: Runner, metrics: Metrics, settings: ApiSettings) -> list[Rout
         _route("/v1/runs/{id}/cancel", runs.cancel, methods=["POST"]),
         _route("/v1/runs/{id}/events", runs.events),
         _route("/v1/agent/approvals/{id}", ApprovalsApi(runner).decide, methods=["POST"]),
+        _route("/v1/mcp/servers", McpServersApi(mcp_servers, runner.registry).index),
         _route("/health", health.health),
         _route("/ready", health.ready),
         _route("/metrics", health.figures),
@@ -76,6 +82,7 @@ def guarded(app: ASGIApp, keys: Keys, settings: ApiSettings) -> ASGIApp:
         hosts=settings.allowed_hosts,
         origins=settings.allowed_origins,
         max_body_bytes=settings.max_body_bytes,
+        arrival_s=settings.arrival_s,
     )
 
 

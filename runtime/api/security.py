@@ -1,4 +1,4 @@
-"""What no request may do, whoever sends it: foreign hosts and origins, bodies too large or not JSON. Pure ASGI.
+"""What no request may do, whoever sends it: foreign hosts and origins, bodies too large, too slow, not JSON. Pure ASGI.
 
 A browser lets any web page send requests to this machine, and DNS rebinding lets the page read the answers. So the
 Host must be one of ours, an Origin must be known, and there are no CORS headers.
@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +17,7 @@ from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
 from tenuto.runtime.api.errors import openai_response
 
 ANY = "*"
+ARRIVAL_S = 60.0
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -41,12 +43,18 @@ class Guard:
     """ASGI middleware. Loopback names are always allowed; `hosts` may hold `*`, `origins` are as browsers send them."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str] = (), origins: Collection[str] = (), max_body_bytes: int
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        max_body_bytes: int,
+        arrival_s: float = ARRIVAL_S,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host_name(host) or host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes, self._arrival_s = max_body_bytes, arrival_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it with what is wrong."""
@@ -59,7 +67,7 @@ class Guard:
             await _refuse(exc, scope, receive, send)
             return
         if has_body:
-            await _Counted(self._max_body_bytes, scope, receive, send).run(self._app)
+            await _Body(self._max_body_bytes, self._arrival_s, scope, receive, send).run(self._app)
         else:
             await self._app(scope, receive, send)
 
@@ -114,35 +122,45 @@ async def _refuse(exc: TenutoError, scope: Scope, receive: Receive, send: Send) 
     await response(scope, receive, send)
 
 
-class _Counted:
-    """One request whose body is counted while it is read. Over the limit the answer is 413, whatever the app does."""
+class _Body:
+    """One request whose body is counted and timed while it is read; what is wrong with it is the answer, whatever
+    the app does."""
 
-    def __init__(self, limit: int, scope: Scope, receive: Receive, send: Send) -> None:
-        self._limit, self._scope, self._receive, self._send = limit, scope, receive, send
+    def __init__(self, limit: int, arrival_s: float, scope: Scope, receive: Receive, send: Send) -> None:
+        self._limit, self._arrival_s = limit, arrival_s
+        self._scope, self._receive, self._send = scope, receive, send
+        self._deadline = anyio.current_time() + arrival_s
         self._read = 0
-        self._started = False
-
-    @property
-    def _is_over(self) -> bool:
-        return self._read > self._limit and not self._started
+        self._whole = self._started = False
+        self._wrong: TenutoError | None = None
 
     async def run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope, self._next, self._pass)
         except Exception:
-            if not self._is_over:
+            if self._wrong is None or self._started:
                 raise
-        if self._is_over:
-            await _refuse(BodyTooLarge(self._limit), self._scope, self._receive, self._send)
+        if self._wrong is not None and not self._started:
+            await _refuse(self._wrong, self._scope, self._receive, self._send)
 
     async def _next(self) -> Message:
-        message = await self._receive()
+        if self._whole:
+            return await self._receive()
+        with anyio.CancelScope(deadline=self._deadline) as limit:
+            message = await self._receive()
+        if limit.cancelled_caught:
+            raise self._refused(InvalidRequest(f"the body did not arrive within {self._arrival_s:g} s"))
+        self._whole = not message.get("more_body", False)
         self._read += len(message.get("body", b""))
         if self._read > self._limit:
-            raise BodyTooLarge(self._limit)
+            raise self._refused(BodyTooLarge(self._limit))
         return message
 
+    def _refused(self, wrong: TenutoError) -> TenutoError:
+        self._wrong = wrong
+        return wrong
+
     async def _pass(self, message: Message) -> None:
-        if not self._is_over:
+        if self._wrong is None or self._started:
             self._started = True
             await self._send(message)

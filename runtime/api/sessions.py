@@ -12,9 +12,8 @@ from tenuto.runtime.api.auth import principal_of
 from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
 from tenuto.runtime.api.openai_chat_request import checked_session_id
 from tenuto.runtime.api.query import number, switch
+from tenuto.runtime.loop.described import session_facts, session_page
 from tenuto.runtime.loop.runner import Runner
-from tenuto.sessions.records import SessionSummary
-from tenuto.sessions.session import Session
 
 _PAGE, _MAX_PAGE = 20, 100
 
@@ -38,15 +37,7 @@ class SessionsApi:
         after = request.query_params.get("after")
         implicit = switch(request, "implicit")
         found = await self.runner.list_sessions(principal_of(request), implicit=implicit, limit=limit + 1, after=after)
-        page = found[:limit]
-        return _json(
-            {
-                "object": "list",
-                "data": [_summary(each) for each in page],
-                "last_id": page[-1].id if page else None,
-                "has_more": len(found) > limit,
-            }
-        )
+        return _json(session_page(found, limit))
 
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it."""
@@ -56,7 +47,7 @@ class SessionsApi:
         """Make a session of what export gave."""
         body = parse_object(await read_body(request))
         session_id = checked_session_id(request.path_params["id"], "id")
-        return _json(_facts(await self.runner.import_session(principal_of(request), session_id, body)))
+        return _json(session_facts(await self.runner.import_session(principal_of(request), session_id, body)))
 
     async def delete(self, request: Request) -> Response:
         """Forget a session; its open run is cancelled."""
@@ -70,35 +61,7 @@ class SessionsApi:
         wire = validate(Fork, parse_object(body)) if body else Fork()
         new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
         forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
-        return _json(_facts(forked))
-
-
-def _facts(session: Session) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "object": "session",
-        "created_at": session.created_at,
-        "updated_at": session.updated_at,
-        "implicit": session.implicit,
-        "stored": session.stored,
-        "expires_at": session.expires_at,
-        "num_items": len(session.items),
-        "parent": None if session.parent is None else {"at": session.parent.at},
-    }
-
-
-def _summary(session: SessionSummary) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "object": "session",
-        "created_at": session.created_at,
-        "updated_at": session.updated_at,
-        "implicit": session.implicit,
-        "user": session.user,
-        "expires_at": session.expires_at,
-        "open_run": session.open_run,
-        "num_items": session.items,
-    }
+        return _json(session_facts(forked))
 
 
 def _json(value: Any) -> Response:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tenuto.pipelines.base import GrammarSource, Sampling
+from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
 
 
 class StopCause(StrEnum):
@@ -26,6 +26,17 @@ class Residency(StrEnum):
     NONE = "none"
 
 
+class Reading(StrEnum):
+    """What of a round is text, in which alone stop strings count."""
+
+    RAW = "raw"
+    """All of it."""
+    TURN = "turn"
+    """What a turn says: not its reasoning, nor the white space around it."""
+    CALLS = "calls"
+    """As in TURN, and not the calls either."""
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """What one generation is held to."""
@@ -35,6 +46,7 @@ class Round:
     stop_tokens: frozenset[int]
     stop_strings: tuple[str, ...] = ()
     grammar: GrammarSource | None = None
+    reading: Reading = Reading.RAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +118,11 @@ class RoundUsage:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a round, in order, as they are sampled."""
+    """Tokens of a round, in order, as they are sampled. `logprobs` is empty, or has one for each token."""
 
     sequence: str
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

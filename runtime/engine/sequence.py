@@ -6,9 +6,9 @@ Everything that changes a sequence's state goes through `Sequence.on`; the diagr
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tenuto.pipelines.base import Constraint, Sampler, TextDecoder
+from tenuto.pipelines.base import Constraint, Sampler
 from tenuto.runtime.engine.messages import Residency, Round
-from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.engine.stops import Stops
 
 
 class State(StrEnum):
@@ -68,8 +68,7 @@ class OpenRound:
     """Whether that cache held more, which is of no use to this prompt."""
     sampler: Sampler
     constraint: Constraint | None
-    decoder: TextDecoder | None = None
-    stops: StopStrings | None = None
+    stops: Stops | None = None
     residency: Residency = Residency.NONE
     held: int = 0
     """How many of the prompt's tokens had a cache, of its own or shared, when the sequence was admitted."""

@@ -5,6 +5,56 @@ the longest. So the outcome is the same however the text is cut into pieces.
 """
 
 from collections.abc import Iterable
+from typing import Protocol
+
+from tenuto.pipelines.base import CallBroken, Codec, TextDelta, TurnParser
+from tenuto.runtime.engine.messages import Reading, Round
+
+
+class _TextReader(Protocol):
+    """Gives the text, in which stop strings count, of the tokens of a round."""
+
+    def push(self, token: int) -> str:
+        """The text that has come with this token."""
+
+
+def _text_reader(codec: Codec, reading: Reading) -> _TextReader:
+    """The reader of a round's text."""
+    if reading is Reading.RAW:
+        return codec.decoder()
+    return _TurnText(codec.parser(calls=reading is Reading.CALLS))
+
+
+class _TurnText:
+    """The text of a turn as whoever answers with it reads it: by the same parser."""
+
+    def __init__(self, parser: TurnParser) -> None:
+        self._parser = parser
+
+    def push(self, token: int) -> str:
+        return "".join(
+            event.text
+            for event in self._parser.push(token)
+            if isinstance(event, TextDelta) or (isinstance(event, CallBroken) and event.index is None)
+        )
+
+
+class Stops:
+    """The stop strings of a round, looked for in its text."""
+
+    def __init__(self, codec: Codec, round: Round) -> None:
+        self._reader = _text_reader(codec, round.reading)
+        self._strings = StopStrings(round.stop_strings)
+
+    @property
+    def matched(self) -> str | None:
+        """The first one that has come."""
+        return self._strings.matched
+
+    def push(self, token: int) -> bool:
+        """Read on; true once one has come."""
+        self._strings.push(self._reader.push(token))
+        return self._strings.matched is not None
 
 
 class StopStrings:

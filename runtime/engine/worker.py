@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tenuto.errors import ContextTooLong, InvalidRequest
-from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed
+from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed, TokenLogprob
 from tenuto.pipelines.base import Sampled as Samples
 from tenuto.runtime.engine.messages import (
     Cancel,
@@ -32,7 +32,7 @@ from tenuto.runtime.engine.messages import (
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
 from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State, common_prefix
-from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.engine.stops import Stops
 
 log = logging.getLogger(__name__)
 
@@ -158,9 +158,9 @@ class Worker:
                 had=sequence.had,
                 diverged=diverged,
                 constraint=None if round.grammar is None else self._codec.constraint(round.grammar),
-                decoder=self._codec.decoder() if round.stop_strings else None,
-                stops=StopStrings(round.stop_strings) if round.stop_strings else None,
-                sampler=self._backend.sampler(round.sampling),  # the last, so that an error leaves none to close
+                stops=Stops(self._codec, round) if round.stop_strings else None,
+                # The last, so that an error leaves none to close.
+                sampler=self._backend.sampler(round.sampling, sequence.tokens),
             )
         except Exception as error:  # a prompt, grammar or sampler that is refused fails its own round
             log.exception("the round of sequence %s cannot begin", sequence.id)
@@ -279,14 +279,15 @@ class Worker:
                 sequence.open.first_token = now
             self._take(sequence, sample)
 
-    def _take(self, sequence: Sequence, token: int) -> None:
+    def _take(self, sequence: Sequence, sample: int | TokenLogprob) -> None:
         """A token has been sampled: keep it, tell it, and stop where it says so."""
         opened = sequence.open
         assert opened is not None
+        token, logprobs = (sample, ()) if isinstance(sample, int) else (sample.token, (sample,))
         sequence.tokens.append(token)
         opened.sampled += 1
         self.counters.sampled += 1
-        self._events.append(Sampled(sequence.id, (token,)))
+        self._events.append(Sampled(sequence.id, (token,), logprobs))
         try:
             if opened.constraint is not None:
                 opened.constraint.accept(token)
@@ -296,17 +297,10 @@ class Worker:
             return
         if token in opened.round.stop_tokens:
             self._stop(sequence, StopCause.END)
-        elif opened.stops is not None and opened.decoder is not None and self._stop_string(opened, token):
+        elif opened.stops is not None and opened.stops.push(token):
             self._stop(sequence, StopCause.STOP_STRING)
         elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
             self._stop(sequence, StopCause.LIMIT)
-
-    @staticmethod
-    def _stop_string(opened: OpenRound, token: int) -> bool:
-        assert opened.stops is not None
-        assert opened.decoder is not None
-        opened.stops.push(opened.decoder.push(token))
-        return opened.stops.matched is not None
 
     # Ends.
 

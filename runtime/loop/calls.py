@@ -79,6 +79,7 @@ class CallRunner:
             result.is_error,
             server=True,
             structured=_storable(result.structured),
+            attachments=result.attachments,
         )
         with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
             await self.settle(pending, item, "failed" if result.is_error else "completed")

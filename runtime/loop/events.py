@@ -9,11 +9,25 @@ from tenuto.sessions.records import PauseReason, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
+class TextLogprob:
+    """How likely a token of the text was. `data` is its bytes, which may be part of a character; `token` is them as
+    text. `top` has the likeliest in its place, each as text, bytes and logprob, best first."""
+
+    token: str
+    data: bytes
+    logprob: float
+    top: tuple[tuple[str, bytes, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TextAdded:
-    """A piece of the answer's text. The texts of all rounds are one stream."""
+    """A piece of the answer's text. The texts of all rounds are one stream.
+
+    `logprobs` are those of the tokens that have come since the piece before, where the request asks for them."""
 
     round: int
     text: str
+    logprobs: tuple[TextLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +152,7 @@ class Answer:
     model: str
     text: str = ""
     reasoning: str = ""
+    logprobs: list[TextLogprob] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     server_calls: list[ServerCall] = field(default_factory=list)
     status: RunStatus = RunStatus.RUNNING

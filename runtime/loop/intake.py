@@ -14,6 +14,7 @@ import anyio
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.loop.desk import Desk
+from tenuto.runtime.loop.holding import check_bias, held
 from tenuto.runtime.loop.ledgers import Prompt, extend, prompt
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
@@ -133,6 +134,21 @@ class Intake:
                 return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
         return await self._begin(turn, model, found, splice, waiting)
 
+    async def preview(self, turn: Turn, model: Model) -> tuple[int, ...]:
+        """What the model would read of the turn. Nothing is begun, and nothing changes.
+
+        Raises:
+            InvalidRequest and its kin: the turn is not valid.
+        """
+        known = None
+        if turn.session_id is not None:
+            known = await self._house.directory.get(turn.principal, turn.session_id)
+        session = known or Session("", turn.principal, "", 0.0, 0.0)
+        splice = plan(turn.mode.value, session.items, turn.items)
+        options = self._options(turn, model, session)
+        items = [*session.items[: splice.keep], *splice.new]
+        return (await _render(model.codec, options, session.ledgers, splice.keep, items, turn)).whole()
+
     async def _waiting_run(self, session: Session) -> Run | None:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""
         if session.open_run is None:
@@ -185,6 +201,7 @@ class Intake:
             choice_round=len(run.rounds) + 1,
             spent_before=sum(usage.sampled for usage in run.rounds),
         )
+        options = await held(model.codec, options, turn.response)
         record = replace(
             run.record,
             status=RunStatus.RUNNING,
@@ -213,6 +230,7 @@ class Intake:
     ) -> Admitted:
         session, keep, new = found.session, splice.keep, splice.new
         options = self._options(turn, model, session, splice.miss_reason)
+        options = await held(model.codec, options, turn.response)
         calls: list[PendingCall] = []
         results: list[ToolResultItem] = []
         if superseded is not None:
@@ -275,6 +293,7 @@ class Intake:
     def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:
         toolset = select(turn.tools, self._server_tools(session), self._defaults.default_tools)
         limits = turn.limits
+        check_bias(model.codec, turn.sampling)
         return RunOptions(
             sampling=replace(
                 turn.sampling, temperature=model.temperature if turn.temperature is None else turn.temperature
@@ -289,6 +308,7 @@ class Intake:
             client_tools=toolset.client,
             choice=turn.tools.choice,
             only=turn.tools.only,
+            allowed=turn.tools.allowed,
             parallel=turn.tools.parallel,
             miss_reason=miss_reason,
         )

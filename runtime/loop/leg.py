@@ -14,7 +14,7 @@ import anyio
 
 from tenuto.errors import ShuttingDown, TenutoError
 from tenuto.pipelines.base import GrammarSource, ToolChoice
-from tenuto.runtime.engine.messages import Round, RoundUsage, StopCause
+from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.engine.stream import RoundStream
 from tenuto.runtime.loop.calls import CallRunner
@@ -26,6 +26,7 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.text import TextStream
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.changes import AddItems, Change, MarkTurns, SavePause, SaveRun, SaveSession
 from tenuto.sessions.directory import Directory
@@ -142,10 +143,12 @@ class Leg:
         options, codec, engine = self.run.options, self.model.codec, self.model.engine
         choice, grammar = self._grammar()
         number = len(self.run.rounds) + 1
-        parser = codec.parser(calls=bool(options.tools) and choice is not ToolChoice.NONE)
+        calls = bool(options.tools) and choice is not ToolChoice.NONE
         clients = len(self.run.snapshot().calls)
-        self._reader = RoundReader(self.run, number, parser, StopStrings(options.stop), clients)
-        round = Round(tokens, options.sampling, codec.info.stop_tokens, options.stop, grammar)
+        text = TextStream(codec, StopStrings(options.stop))
+        self._reader = RoundReader(self.run, number, codec.parser(calls=calls), text, clients)
+        reading = Reading.CALLS if calls else Reading.TURN
+        round = Round(tokens, options.sampling, codec.info.stop_tokens, options.stop, grammar, reading)
         whole = self._prompt.whole()
         self._give_back_place()
         if engine.holds(self._sequence, self._engine_tokens):
@@ -161,12 +164,11 @@ class Leg:
             choice = ToolChoice.NONE
         elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != options.choice_round:
             choice = ToolChoice.AUTO  # what was required has been done
-        tools = options.tools
-        if choice is ToolChoice.REQUIRED and options.only is not None:
-            tools = tuple(tool for tool in tools if tool.name == options.only)
-        if not tools:
-            return ToolChoice.NONE, None
-        return choice, self.model.codec.grammar(tools, choice, parallel=options.parallel)
+        if not options.tools:
+            choice = ToolChoice.NONE
+        tools = options.callable(choice)
+        grammar = self.model.codec.grammar(tools, choice, parallel=options.parallel, answer=options.answer)
+        return choice, grammar
 
     def _keep_round(self, outcome: Outcome) -> None:
         """The round becomes an item with its tokens, in memory; the next commit keeps it."""
@@ -337,6 +339,9 @@ class Leg:
     ) -> None:
         self.session.open_run = None
         await self._finish_leg(status, RunDone(status, stop_reason, error, code))
+        self._count_end(status)
+
+    def _count_end(self, status: RunStatus) -> None:
         self.house.metrics.observe_run(self.model.id, status.value, self.house.clock() - self.run.created_at)
 
     async def _finish_leg(self, status: RunStatus, event: RunPaused | RunDone, *changes: Change) -> None:
@@ -389,6 +394,7 @@ class Leg:
             self.model.engine.release(self._sequence)
             self.run.record = replace(self.run.record, status=RunStatus.FAILED, error=str(failure))
             self.run.emit(RunDone(RunStatus.FAILED, "error", str(failure), failure.code))
+            self._count_end(RunStatus.FAILED)
 
     async def _append_stand_ins(self, stop_reason: str) -> None:
         now = self.house.clock()

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenuto.errors import NotFound
-from tenuto.pipelines.base import BackendInfo, Codec
+from tenuto.errors import InvalidRequest, NotFound
+from tenuto.pipelines.base import BackendInfo, Codec, ToolChoice
 from tenuto.runtime.engine.engine import Engine
+from tenuto.sessions.items import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,21 @@ class Model:
     def context(self) -> int:
         """How many tokens one sequence may hold."""
         return self.backend.context
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """What it can do besides completing text: `tools`, and what it reads other than text."""
+        reads = sorted(self.codec.info.modalities - {"text"})
+        return ("chat", "completions", *(("tools",) if _calls_tools(self.codec) else ()), *reads)
+
+
+def _calls_tools(codec: Codec) -> bool:
+    """Whether the model has a format for tool calls: only then can one be forced."""
+    try:
+        codec.grammar([ToolSpec("f", "", {"type": "object"})], ToolChoice.REQUIRED, parallel=False)
+    except InvalidRequest:
+        return False
+    return True
 
 
 class Models:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from tenuto.pipelines.base import Sampling, ToolChoice
-from tenuto.sessions.items import Item, ToolSpec
+from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.tools.approvals import Permission
 
 
@@ -31,7 +32,7 @@ class ToolSelection:
 
     `given` is false where the request has no `tools` field: the server's default set then. `client` are the tools
     that the client runs; `servers` maps a server's label to the allowed names, None for all of them. `only` narrows a
-    required choice to one name.
+    required choice to one name. `allowed` narrows what may be called, and leaves what the model sees.
     """
 
     given: bool = False
@@ -39,7 +40,20 @@ class ToolSelection:
     servers: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     choice: ToolChoice = ToolChoice.AUTO
     only: str | None = None
+    allowed: tuple[str, ...] | None = None
     parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFormat:
+    """What the answer's text must be: one JSON object, or one JSON value that is valid by `schema`.
+
+    A schema that cannot be compiled is refused where it is `strict`; else the answer is any JSON value.
+    """
+
+    kind: Literal["json_object", "json_schema"]
+    schema: JsonObject | None = None
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,7 @@ class Turn:
     sampling: Sampling = field(default_factory=Sampling)
     temperature: float | None = None
     stop: tuple[str, ...] = ()
+    response: ResponseFormat | None = None
     limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None
     user: str | None = None

@@ -1,7 +1,8 @@
 """One round: what the model samples becomes events while it streams, and an assistant item when it stops."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from uuid import uuid4
 
 from tenuto.errors import GenerationFailed
@@ -12,14 +13,15 @@ from tenuto.pipelines.base import (
     CallStarted,
     ReasoningDelta,
     TextDelta,
+    TokenLogprob,
     TurnEvent,
     TurnParser,
 )
 from tenuto.runtime.engine.messages import Failed, RoundUsage, Sampled, StopCause, Stopped
-from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.engine.stream import RoundStream
 from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, TextAdded
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.text import Shown, TextStream
 from tenuto.sessions.items import AssistantItem, ToolCall
 
 
@@ -48,7 +50,7 @@ class RoundReader:
     run: Run
     round: int
     parser: TurnParser
-    stops: StopStrings
+    text: TextStream
     clients_so_far: int = 0
     sampled: list[int] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
@@ -64,17 +66,19 @@ class RoundReader:
         async for event in stream:
             match event:
                 case Sampled():
-                    self.push(event.tokens)
+                    self.push(event.tokens, event.logprobs)
                 case Stopped():
                     return Outcome(self.finish(event.cause), tuple(self.sampled), event.cause, event.usage)
                 case Failed():
                     raise GenerationFailed(f"the model's step failed: {event.error}")
         raise AssertionError("a round's stream ends with Stopped or Failed")
 
-    def push(self, tokens: Iterable[int]) -> None:
-        """Read sampled tokens."""
-        for token in tokens:
+    def push(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None] = ()) -> None:
+        """Read sampled tokens, with their logprobs where there are any."""
+        for token, logprob in zip_longest(tokens, logprobs):
             self.sampled.append(token)
+            if logprob is not None:
+                self.text.sampled(logprob)
             self._take(self.parser.push(token))
 
     def finish(self, cause: StopCause) -> AssistantItem:
@@ -85,8 +89,7 @@ class RoundReader:
         """
         cut = cause is not StopCause.END
         self._take(self.parser.finish(), cut=cut)
-        if self.stops.matched is None:
-            self._show(self.stops.flush())
+        self._show(self.text.flush())
         calls = () if cut else tuple(self._whole(call) for call in self._calls)
         incomplete = cause in (StopCause.LIMIT, StopCause.CANCELLED)
         return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete)
@@ -96,9 +99,11 @@ class RoundReader:
 
     def _take(self, events: Iterable[TurnEvent], *, cut: bool = False) -> None:
         for event in events:
+            if not isinstance(event, TextDelta):
+                self.text.interrupt()
             match event:
                 case TextDelta():
-                    self._show(self.stops.push(event.text))
+                    self._show(self.text.push(event.text))
                 case ReasoningDelta():
                     self._reasoning.append(event.text)
                     self.run.emit(ReasoningAdded(self.round, event.text))
@@ -112,12 +117,12 @@ class RoundReader:
                     self.run.broken_call(event)
                     # What never became a call is text, unless the round was cut in the middle of it.
                     if event.index is None and not cut:
-                        self._show(self.stops.push(event.text))
+                        self._show(self.text.push(event.text))
 
-    def _show(self, text: str) -> None:
-        if text:
-            self._text.append(text)
-            self.run.emit(TextAdded(self.round, text))
+    def _show(self, shown: Shown) -> None:
+        if shown.text:
+            self._text.append(shown.text)
+            self.run.emit(TextAdded(self.round, shown.text, shown.logprobs))
 
     def _start(self, name: str) -> None:
         call = _Call(f"call_{uuid4().hex[:24]}", name)

@@ -166,6 +166,11 @@ class Run:
         if self.attached <= 0:
             await self._stop()
 
+    def interrupt(self) -> None:
+        """The server is stopping: break the leg off where it is. What there is of it is kept as interrupted."""
+        if self.scope is not None:
+            self.scope.cancel()
+
     async def _stop(self) -> None:
         if self.scope is not None:
             self.cancelling = True
@@ -238,6 +243,7 @@ class Run:
         match event:
             case TextAdded():
                 answer.text += event.text
+                answer.logprobs += event.logprobs
             case ReasoningAdded():
                 answer.reasoning += event.text
             case ClientCallStarted():

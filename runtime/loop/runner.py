@@ -1,7 +1,8 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from types import TracebackType
@@ -27,6 +28,7 @@ from tenuto.runtime.loop.events import RunDone
 from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake, body_digest
 from tenuto.runtime.loop.leg import House, Leg
 from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions import transfer
@@ -40,6 +42,10 @@ from tenuto.tools.spec import CallContext, ToolResult
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
+ADMISSION_S = 0.01
+"""About how long a turn takes from its commit to its run."""
+INTERRUPT_S = 10.0
+"""How long runs may take to be closed as interrupted when the server stops."""
 SWEEP_TICKS = 60
 """Sessions whose time is over are looked for once in so many ticks."""
 
@@ -51,6 +57,8 @@ class Runner:
         self.models = models
         self.directory = house.directory
         self.registry = house.registry
+        self.watchers: list[Callable[[Run], None]] = []
+        """Told whenever a run has begun to wait or has ended."""
         self._house = house
         self._store = store
         self._defaults = defaults
@@ -59,6 +67,8 @@ class Runner:
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._group: TaskGroup | None = None
         self._draining = False
+        self._admitting = 0
+        self._raw: set[RawRun] = set()
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""
@@ -74,14 +84,33 @@ class Runner:
         assert self._group is not None
         self._draining = True
         self._group.cancel_scope.cancel()
+        if isinstance(error, Exception):  # goes on as it is, not in a group: no run can have caused it
+            kind = error = trace = None
         await self._group.__aexit__(kind, error, trace)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new turns, and wait until no run is under way, at most so long."""
+        """Take no new turns, and let the runs under way wait or end; after so long they are interrupted."""
         self._draining = True
         with anyio.move_on_after(timeout_s):
+            await self._rest()
+        with anyio.move_on_after(INTERRUPT_S):
             for run in self._desk.working():
+                run.interrupt()
+            for raw in list(self._raw):
+                raw.close()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Return when no run is under way or about to be."""
+        while (runs := self._desk.working()) or self._admitting or self._raw:
+            for run in runs:
                 await run.answer()
+            await anyio.sleep(ADMISSION_S)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it takes no new turns any more."""
+        return self._draining
 
     # Turns.
 
@@ -95,6 +124,26 @@ class Runner:
             return await self._start(turn)
         async with self._lock(f"key {turn.principal} {turn.idempotency_key}"):
             return await self._repeated(turn, turn.idempotency_key) or await self._start(turn)
+
+    def complete(self, request: RawRequest) -> RawRun:
+        """Begin a raw completion, which whoever reads it must read to its end or close.
+
+        Raises what `RawRun` does, and NotFound (the model).
+        """
+        self._check_open()
+        run = RawRun(self.models.find(request.model), request, self._complete_ended)
+        self._raw.add(run)
+        return run
+
+    def _complete_ended(self, run: RawRun) -> None:
+        self._raw.discard(run)
+        usage = run.usage
+        for kind, tokens in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
+            self._house.metrics.tokens(run.model.id, kind, tokens)
+
+    async def preview(self, turn: Turn) -> tuple[int, ...]:
+        """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
+        return await self._intake.preview(turn, self.models.find(turn.model))
 
     async def _repeated(self, turn: Turn, key: str) -> Run | None:
         known = await self._store.key(turn.principal, key)
@@ -126,11 +175,22 @@ class Runner:
         return leg.run
 
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Leg:
-        with anyio.CancelScope(shield=True):  # from the commit to the leg's begin is one step
+        with self._admission():
             admitted = await self._intake.admit(turn, model, found)
             leg = self._begin_leg(admitted, found.session, model, reserved=True)
         leg.run.attached += 1
         return leg
+
+    @contextmanager
+    def _admission(self) -> Iterator[None]:
+        """From the commit to the leg's begin is one step, which a drain waits for."""
+        self._check_open()
+        self._admitting += 1
+        try:
+            with anyio.CancelScope(shield=True):
+                yield
+        finally:
+            self._admitting -= 1
 
     def _check_open(self) -> None:
         if self._draining or self._group is None:
@@ -158,6 +218,8 @@ class Runner:
                 log.error("the leg of run %s ended without a word", run.id)
                 run.emit(RunDone(RunStatus.FAILED, "error", "an internal error", "internal"))
             self._desk.settle(run)
+            for watcher in self.watchers:
+                watcher(run)
 
     # Runs.
 
@@ -192,7 +254,7 @@ class Runner:
             if pause.expires_at <= self._house.clock():
                 await self._expire(run, session)
                 raise AlreadyDecided(f"the approval {pause_id} has expired")
-            with anyio.CancelScope(shield=True):
+            with self._admission():
                 await self._resume_decided(run, session, pause, approve=approve, message=message, remember=remember)
         return run
 

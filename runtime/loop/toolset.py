@@ -38,6 +38,8 @@ def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: 
     tools = (*servers, *selection.client)
     if selection.choice is ToolChoice.REQUIRED:
         _check_required(selection.only, tools)
+    if selection.allowed is not None:
+        _check_allowed(selection.allowed, tools)
     return Toolset(tools, frozenset(client))
 
 
@@ -71,3 +73,12 @@ def _check_required(only: str | None, tools: Sequence[ToolSpec]) -> None:
         raise InvalidRequest("tool_choice requires a call, but there are no tools", "tool_choice")
     if only is not None and only not in {tool.name for tool in tools}:
         raise InvalidRequest(f"tool_choice names {only!r}, which is not among the tools", "tool_choice")
+
+
+def _check_allowed(allowed: Sequence[str], tools: Sequence[ToolSpec]) -> None:
+    names = {tool.name for tool in tools}
+    unknown = next((name for name in allowed if name not in names), None)
+    if unknown is not None:
+        raise InvalidRequest(f"tool_choice allows {unknown!r}, which is not among the tools", "tool_choice")
+    if not allowed:
+        raise InvalidRequest("tool_choice allows no tool; to call none, it is 'none'", "tool_choice")

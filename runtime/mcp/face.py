@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 import mcp.types as t
+from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
+from mcp.server.models import InitializationOptions
 
 Context = ServerRequestContext[Any, Any]
 CallResult = t.CallToolResult | t.InputRequiredResult
@@ -12,8 +14,20 @@ CallResult = t.CallToolResult | t.InputRequiredResult
 NAME = "tenuto"
 INSTRUCTIONS = (
     "A local model with sessions and tools. `chat` talks to it; pass the session_id that it answers with to go on with"
-    " a conversation. `session_get` shows one. The other tools are those that the model itself can call."
+    " a conversation. The tools session_*, run_* and models_list look after what it makes; each session is a resource,"
+    " too. The other tools are those that the model itself can call."
 )
+
+
+class TellingServer(Server[Any]):
+    """A server that says in the older protocol's handshake that it tells of changed tools."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
+    ) -> InitializationOptions:
+        """The SDK passes nothing over HTTP."""
+        tells = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(tells, *args, **options)
 
 
 def can_ask(context: Context) -> bool:

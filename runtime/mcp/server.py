@@ -1,4 +1,4 @@
-"""The runtime as an MCP server: `chat`, `session_get`, and every tool of the registry under its exported name.
+"""The runtime as an MCP server: its own tools, every tool of the registry under its exported name, and sessions.
 
 No transport: http.py serves it. The SDK validates no arguments and tells clients of the older protocol the text of any
 exception, so both are done here: arguments are checked, and no exception leaves a call.
@@ -6,7 +6,8 @@ exception, so both are done here: arguments are checked, and no exception leaves
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -20,46 +21,82 @@ from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
-from tenuto.runtime.mcp import approval, chat
-from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, can_ask, failure
+from tenuto.runtime.mcp import approval, chat, handles, resources
+from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
+from tenuto.runtime.mcp.news import News
+from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
 from tenuto.tools.validate import problems
 
 logger = logging.getLogger(__name__)
 
-SESSION_GET = "session_get"
 GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
 
-_SESSION_INPUT: dict[str, Any] = {
-    "type": "object",
-    "properties": {"session_id": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}},
-    "required": ["session_id"],
-    "additionalProperties": False,
-}
 
-
-def build_server(runner: Runner, *, principal_of: Callable[[Any], str]) -> Server[Any]:
+def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], str]) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
-    desk = _Desk(runner, principal_of)
-    return Server(
-        NAME, version=__version__, instructions=INSTRUCTIONS, on_list_tools=desk.list_tools, on_call_tool=desk.call_tool
+    desk = _Desk(runner, news, principal_of)
+    return TellingServer(
+        NAME,
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=desk.list_tools,
+        on_call_tool=desk.call_tool,
+        on_list_resources=desk.list_resources,
+        on_list_resource_templates=desk.list_templates,
+        on_read_resource=desk.read_resource,
+        on_subscribe_resource=desk.subscribe,
+        on_unsubscribe_resource=desk.unsubscribe,
+        on_subscriptions_listen=desk.listen,
     )
 
 
 class _Desk:
     """The handlers, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: Runner, principal_of: Callable[[Any], str]) -> None:
-        self._runner, self._principal_of = runner, principal_of
+    def __init__(self, runner: Runner, news: News, principal_of: Callable[[Any], str]) -> None:
+        self._runner, self._news, self._principal_of = runner, news, principal_of
 
-    async def list_tools(self, _context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
+    async def list_tools(self, context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """Our own tools, then the registry's, in one page."""
-        return t.ListToolsResult(tools=[*_own_tools(), *(_listed(each) for each in self._runner.registry.list())])
+        self._news.has_listed_tools(self._principal_of(context.request), context)
+        return t.ListToolsResult(tools=[*own_tools(), *(_listed(each) for each in self._runner.registry.list())])
+
+    async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
+        """A page of the caller's sessions."""
+        cursor = None if params is None else params.cursor
+        with as_protocol_errors("resources/list"):
+            return await resources.listed(self._runner, self._principal_of(context.request), cursor)
+
+    async def list_templates(
+        self, _context: Context, _params: t.PaginatedRequestParams | None
+    ) -> t.ListResourceTemplatesResult:
+        """How a session's resource is named."""
+        return resources.templates()
+
+    async def read_resource(self, context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
+        """One session."""
+        with as_protocol_errors("resources/read"):
+            return await resources.read(self._runner, self._principal_of(context.request), str(params.uri))
+
+    async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
+        """The older protocol's way to hear of a session."""
+        self._news.subscribe(self._principal_of(context.request), context, str(params.uri))
+        return t.EmptyResult()
+
+    async def unsubscribe(self, context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
+        """And to hear of it no longer."""
+        self._news.unsubscribe(self._principal_of(context.request), context, str(params.uri))
+        return t.EmptyResult()
+
+    async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
+        """The newer protocol's way to hear of anything."""
+        return await self._news.listen(self._principal_of(context.request), context, params)
 
     async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
         """Any of them. Whatever goes wrong is a result in words."""
@@ -76,31 +113,42 @@ class _Desk:
     async def _dispatch(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
         principal = self._principal_of(context.request)
         arguments = params.arguments or {}
-        match params.name:
-            case chat.CHAT:
-                check(arguments, chat.INPUT_SCHEMA)
-                return await self._chat(context, params, principal)
-            case name if name == SESSION_GET:
-                check(arguments, _SESSION_INPUT)
-                return success(await self._runner.export_session(principal, arguments["session_id"]))
-            case name:
-                result = await self._runner.call_tool(
-                    principal, name, arguments, progress=context.session.report_progress
-                )
-                content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text)]
-                return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
+        name = params.name
+        if name in INPUTS:
+            check(arguments, INPUTS[name])
+        if name == chat.CHAT:
+            return await self._chat(context, params, principal)
+        if name == RUN_RESUME:
+            return await self._resume(context, params, principal)
+        if name in INPUTS:
+            return success(await handles.answer(self._runner, principal, name, arguments))
+        result = await self._runner.call_tool(principal, name, arguments, progress=context.session.report_progress)
+        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text)]
+        return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
 
     async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
-        """Answer one turn, or go on with a run after the approval that an earlier call of the same turn asked for."""
-        report = context.session.report_progress
+        """Answer one turn."""
         answer = approval.answered(params)
-        if answer is None:
-            run = await self._runner.start(self._turn(context, principal, params.arguments or {}))
-            return await self._follow(context, principal, run, chat.Telling(report))
+        if answer is not None:
+            return await self._answered(context, principal, answer)
+        run = await self._runner.start(self._turn(context, principal, params.arguments or {}))
+        return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
+
+    async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
+        """Give a run what it waits for, and answer its next leg."""
+        answer = approval.answered(params)
+        if answer is not None:
+            return await self._answered(context, principal, answer)
+        run = await handles.resume(self._runner, principal, params.arguments or {}, can_ask=can_ask(context))
+        return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
+
+    async def _answered(self, context: Context, principal: str, answer: approval.Answered) -> CallResult:
+        """Go on with a run after the approval that an earlier call of the same turn asked for."""
         if answer.decision is None:
             return failure(f"nothing was decided; the approval {answer.pause_id} is still open")
         run = await self._decide(principal, answer.pause_id, answer.decision)
-        return await self._follow(context, principal, run, chat.Telling(report, first=answer.first, told=answer.last))
+        telling = chat.Telling(context.session.report_progress, first=answer.first, told=answer.last)
+        return await self._follow(context, principal, run, telling)
 
     def _turn(self, context: Context, principal: str, arguments: dict[str, Any]) -> Turn:
         return chat.turn(
@@ -151,6 +199,20 @@ async def _watch(run: Run, telling: chat.Telling) -> Answer:
                 await run.disconnected()
 
 
+@contextmanager
+def as_protocol_errors(method: str) -> Iterator[None]:
+    """What is no call of a tool has no result to tell a failure in. Nobody is told the text of a bug."""
+    try:
+        yield
+    except MCPError:
+        raise
+    except TenutoError as exc:
+        raise MCPError(code=t.INTERNAL_ERROR, message=f"{exc.code}: {exc}") from exc
+    except Exception as exc:
+        logger.exception("%s over MCP failed", method)
+        raise MCPError(code=t.INTERNAL_ERROR, message="internal: the server's log has the details") from exc
+
+
 def success(structured: dict[str, Any], text: str | None = None) -> t.CallToolResult:
     """A result that programs read as JSON. Where it has a text of its own, the JSON beside it leaves that out."""
     facts = structured if text is None else {key: value for key, value in structured.items() if key != "text"}
@@ -171,26 +233,6 @@ def _chat_result(answer: Answer, telling: chat.Telling) -> t.CallToolResult:
         said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
         return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
     return success(chat.result(answer, telling), telling.text)
-
-
-def _own_tools() -> list[t.Tool]:
-    return [
-        t.Tool(
-            name=chat.CHAT,
-            title="Chat with the local model",
-            description=chat.DESCRIPTION,
-            input_schema=chat.INPUT_SCHEMA,
-            output_schema=chat.OUTPUT_SCHEMA,
-            annotations=t.ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False),
-        ),
-        t.Tool(
-            name=SESSION_GET,
-            title="Show a conversation",
-            description="A conversation that `chat` keeps, as JSON: its items, in order.",
-            input_schema=_SESSION_INPUT,
-            annotations=t.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-        ),
-    ]
 
 
 def _listed(exported: Exported) -> t.Tool:

@@ -6,6 +6,8 @@ found again when it has restarted. It holds no model, no session and no tool.
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,8 @@ from pydantic import ValidationError
 
 from tenuto import __version__
 from tenuto.errors import TenutoError, ToolFailed
-from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, can_ask, failure
+from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
+from tenuto.runtime.mcp.relay import Relay
 from tenuto.runtime.owner import Home
 from tenuto.sessions.lock import Owner
 
@@ -54,14 +57,39 @@ async def _run(home: Home) -> None:
 def proxy(home: Home, group: TaskGroup) -> Server[Any]:
     """The proxy as an MCP server for one client. Its connections to the owner live in `group`."""
     upstream = _Upstream(home, group)
+    forward = _Forward(upstream, Relay(upstream.connection, group))
+    return TellingServer(
+        NAME,
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=forward.list_tools,
+        on_call_tool=forward.call_tool,
+        on_list_resources=forward.list_resources,
+        on_list_resource_templates=forward.list_templates,
+        on_read_resource=forward.read_resource,
+        on_subscribe_resource=forward.subscribe,
+        on_unsubscribe_resource=forward.unsubscribe,
+        on_subscriptions_listen=forward.listen,
+    )
 
-    async def list_tools(context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
-        client = await upstream.client(context)
-        return await client.list_tools(cursor=params.cursor if params else None)
 
-    async def call_tool(context: Context, params: t.CallToolRequestParams) -> CallResult:
+class _Forward:
+    """Every request of the client, made at the owner."""
+
+    def __init__(self, upstream: "_Upstream", relay: Relay) -> None:
+        self._upstream, self._relay = upstream, relay
+
+    async def list_tools(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
+        """The owner's tools; from now on a client of the older protocol is told when they change."""
+        with _as_protocol_errors():
+            client = await self._upstream.client(context)
+            self._relay.tools_are_known(context)
+            return await client.list_tools(cursor=_cursor(params))
+
+    async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+        """A call; what goes wrong with it is a result in words."""
         try:
-            return await upstream.call(context, params)
+            return await self._upstream.call(context, params)
         except TenutoError as exc:
             return failure(f"{exc.code}: {exc}")
         except MCPError as exc:
@@ -72,9 +100,52 @@ def proxy(home: Home, group: TaskGroup) -> Server[Any]:
             logger.exception("the answer to %s could not be read", params.name)
             return failure("internal: the server's answer could not be read")
 
-    return Server(
-        NAME, version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
-    )
+    async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
+        """The owner's sessions."""
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).list_resources(cursor=_cursor(params))
+
+    async def list_templates(
+        self, context: Context, params: t.PaginatedRequestParams | None
+    ) -> t.ListResourceTemplatesResult:
+        """How they are named."""
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).list_resource_templates(cursor=_cursor(params))
+
+    async def read_resource(self, context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
+        """One of them."""
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).read_resource(str(params.uri))
+
+    async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
+        """Tell a client of the older protocol when a session has changed."""
+        with _as_protocol_errors():
+            await self._upstream.client(context)
+            self._relay.subscribe(context, str(params.uri))
+            return t.EmptyResult()
+
+    async def unsubscribe(self, _context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
+        """And no longer."""
+        self._relay.unsubscribe(str(params.uri))
+        return t.EmptyResult()
+
+    async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
+        """Tell a client of the newer protocol of what it wants to hear of."""
+        with _as_protocol_errors():
+            await self._upstream.client(context)
+            return await self._relay.listen(context, params)
+
+
+def _cursor(params: t.PaginatedRequestParams | None) -> str | None:
+    return None if params is None else params.cursor
+
+
+@contextmanager
+def _as_protocol_errors() -> Iterator[None]:
+    try:
+        yield
+    except TenutoError as exc:
+        raise MCPError(code=t.INTERNAL_ERROR, message=f"{exc.code}: {exc}") from exc
 
 
 @dataclass(slots=True)
@@ -97,6 +168,17 @@ class _Upstream:
         self._home, self._group = home, group
         self._lock = anyio.Lock()
         self._connections: dict[bool, _Connection] = {}
+        self._latest: _Connection | None = None
+        self._came = anyio.Event()
+
+    async def connection(self, other: Client | None) -> Client:
+        """The client of a connection that a request has made, other than one that is lost; waits until there is one.
+
+        It makes none: a server that somebody has stopped is not started only to be listened to.
+        """
+        while self._latest is None or self._latest.broken or self._latest.client is other:
+            await self._came.wait()
+        return self._latest.client
 
     async def client(self, context: Context) -> Client:
         """A connection to whoever owns the data folder now. Checked before each request: the owner may be a new one.
@@ -112,7 +194,9 @@ class _Upstream:
                 if connection is not None:
                     connection.closing.set()
                 connection = await self._group.start(self._hold, owner, asks)
-                self._connections[asks] = connection
+                self._connections[asks] = self._latest = connection
+                came, self._came = self._came, anyio.Event()
+                came.set()
             return connection.client
 
     async def call(self, context: Context, params: t.CallToolRequestParams) -> CallResult:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
-from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
-from tenuto.sessions.items import AssistantItem, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.runtime.loop.requests import Limits, ResponseFormat, SessionMode, ToolSelection, Turn
+from tenuto.sessions.items import AssistantItem, Attachment, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.tools.approvals import Permission
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -168,6 +168,84 @@ def test_tool_choice(choice: object, expected: tuple[ToolChoice, str | None]) ->
     assert (tools.choice, tools.only) == expected
 
 
+@pytest.mark.parametrize(("mode", "choice"), [("auto", ToolChoice.AUTO), ("required", ToolChoice.REQUIRED)])
+def test_calls_may_be_narrowed_to_some_of_the_tools(mode: str, choice: ToolChoice) -> None:
+    other = {"type": "function", "function": {"name": "other"}}
+    tools = turn(tools=[WEATHER, other], tool_choice=_allowed(["weather", "weather"], mode)).tools
+    assert (tools.choice, tools.only, tools.allowed) == (choice, None, ("weather",))
+    assert [spec.name for spec in tools.client] == ["weather", "other"]
+
+
+# How tokens are chosen, and what the answer must be
+
+
+def test_penalties_biases_and_logprobs_are_the_samplings() -> None:
+    body = {
+        "presence_penalty": 0.5,
+        "frequency_penalty": -2,
+        "repeat_penalty": 1.1,
+        "logit_bias": {"7": -100, "65": 2.5},
+        "logprobs": True,
+        "top_logprobs": 3,
+    }
+    assert turn(**body).sampling == Sampling(
+        top_p=1.0,
+        presence_penalty=0.5,
+        frequency_penalty=-2.0,
+        repetition_penalty=1.1,
+        logit_bias=((7, -100.0), (65, 2.5)),
+        logprobs=3,
+    )
+    assert turn(logprobs=True).sampling.logprobs == 0
+    assert turn(logprobs=False, top_logprobs=0).sampling.logprobs is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, ResponseFormat("json_object")),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}},
+            ResponseFormat("json_schema", SCHEMA, strict=True),
+        ),
+        (
+            {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
+            ResponseFormat("json_schema", SCHEMA, strict=False),
+        ),
+    ],
+)
+def test_response_format(given: dict[str, Any], expected: ResponseFormat | None) -> None:
+    assert turn(response_format=given).response == expected
+
+
+def test_what_a_message_carries_is_kept_with_its_place() -> None:
+    content = [
+        {"type": "text", "text": "What is"},
+        _image("data:image/PNG;base64,aGk="),
+        {"type": "input_image", "image_url": "https://x/y.png"},
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}},
+        {"type": "text", "text": "this?"},
+    ]
+    request = read({"messages": [*HELLO, {"role": "user", "content": content}]})
+    assert request.turn.items[1] == UserItem(
+        "What is\nthis?",
+        (
+            Attachment("image", "image/png", data="aGk="),
+            Attachment("image", "image/*", uri="https://x/y.png"),
+            Attachment("audio", "audio/wav", data="aGk="),
+            Attachment("file", "application/pdf", data="aGk="),
+        ),
+    )
+    assert [(part.kind, part.param) for part in request.carried] == [
+        ("image", "messages[1].content[1]"),
+        ("image", "messages[1].content[2]"),
+        ("audio", "messages[1].content[3]"),
+        ("file", "messages[1].content[4]"),
+    ]
+
+
 def test_a_servers_tools_may_be_all_or_some() -> None:
     tools = [
         {"type": "mcp", "server_label": "files"},
@@ -240,15 +318,6 @@ def test_one_stop_string_is_a_list_of_one() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "harmless"),
     [
-        ("n", 2, 1),
-        ("logprobs", True, False),
-        ("top_logprobs", 3, 0),
-        ("logit_bias", {"5": 1}, {}),
-        ("presence_penalty", 0.5, 0),
-        ("frequency_penalty", -0.5, 0.0),
-        ("repetition_penalty", 1.1, 1.0),
-        ("repeat_penalty", 1.1, 1),
-        ("response_format", {"type": "json_schema", "json_schema": {}}, {"type": "text"}),
         ("grammar", {"type": "regex", "value": "a"}, None),
         ("functions", [{"name": "f"}], []),
         ("function_call", "auto", None),
@@ -264,6 +333,19 @@ def test_a_field_that_would_change_the_answer_is_refused_by_name(name: str, valu
         read({name: value})
     assert refused.value.param == name
     assert read({name: harmless}) == read({})
+
+
+def _image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _schema(schema: object) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+
+
+def _allowed(names: list[str], mode: str = "auto") -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
 def _message(**fields: Any) -> dict[str, Any]:
@@ -290,7 +372,29 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         (_message(role="user", content=[{"text": "a"}]), "messages[1].content[0].type"),
         (_message(role="user", content=[{"type": "text"}]), "messages[1].content[0].text"),
         (_message(role="user", content=[{"type": "text", "text": 1}]), "messages[1].content[0].text"),
-        (_message(role="user", content=[{"type": "image_url", "image_url": {}}]), "messages[1].content[0].type"),
+        (_message(role="user", content=[{"type": "image_url"}]), "messages[1].content[0].image_url"),
+        (
+            _message(role="user", content=[{"type": "image_url", "image_url": {}}]),
+            "messages[1].content[0].image_url.url",
+        ),
+        (_message(role="user", content=[_image("ftp://x/y.png")]), "messages[1].content[0].image_url.url"),
+        (_message(role="user", content=[_image("data:image/png;base64,a")]), "messages[1].content[0].image_url.url"),
+        (
+            _message(role="user", content=[_image("data:text/plain;base64,aGk=")]),
+            "messages[1].content[0].image_url.url",
+        ),
+        (_message(role="user", content=[{"type": "input_audio"}]), "messages[1].content[0].input_audio"),
+        (
+            _message(role="user", content=[{"type": "input_audio", "input_audio": {"data": "ä", "format": "wav"}}]),
+            "messages[1].content[0].input_audio.data",
+        ),
+        (_message(role="user", content=[{"type": "file", "file": {}}]), "messages[1].content[0].file.file_data"),
+        (
+            _message(role="user", content=[{"type": "file", "file": {"file_id": "f"}}]),
+            "messages[1].content[0].file.file_id",
+        ),
+        (_message(role="user", content=[{"type": "video"}]), "messages[1].content[0].type"),
+        (_message(role="assistant", content=[_image("https://x/y.png")]), "messages[1].content[0].type"),
         (_message(role="tool", content="a"), "messages[1].tool_call_id"),
         (_message(role="assistant", function_call={"name": "f"}), "messages[1].function_call"),
         (_message(role="assistant", audio={"id": "a"}), "messages[1].audio"),
@@ -350,6 +454,37 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         ({"agent_permission": "yes"}, "agent_permission"),
         ({"match": "on"}, "match"),
         ({"n": 2, "session_id": "s"}, "n"),
+        ({"n": 2, "tools": [WEATHER, {"type": "mcp", "server_label": "web"}]}, "n"),
+        ({"n": 0}, "n"),
+        ({"n": 17}, "n"),
+        ({"logprobs": 1}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": False, "top_logprobs": 2}, "top_logprobs"),
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": "1"}, "frequency_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": 1.1, "repeat_penalty": 1.2}, "repetition_penalty"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": {"five": 1}}, "logit_bias.five"),
+        ({"logit_bias": {"-1": 1}}, "logit_bias.-1"),
+        ({"logit_bias": [5]}, "logit_bias"),
+        ({"response_format": "json"}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
+        (_schema({"type": "objekt"}), "response_format.json_schema.schema"),
+        (_schema({"type": "object", "properties": 5}), "response_format.json_schema.schema"),
+        (_schema([]), "response_format.json_schema.schema"),
+        (_function(name="f", parameters={"type": "object", "required": 5}), "tools[0].function.parameters"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
+        ({"tools": [WEATHER], "tool_choice": _allowed([])}, "tool_choice.allowed_tools.tools"),
+        (
+            {"tools": [WEATHER], "tool_choice": _allowed(["weather", "x"])},
+            "tool_choice.allowed_tools.tools[1].function.name",
+        ),
+        ({"max_tokens": 10**400}, "max_tokens"),
+        ({"max_tool_rounds": 10**400}, "max_tool_rounds"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_and_the_field_named(body: dict[str, Any], param: str) -> None:
@@ -366,10 +501,12 @@ def test_what_cannot_be_understood_is_refused_and_the_field_named(body: dict[str
         ({"x-session-id": "other"}, "session_id"),
         ({"idempotency-key": ""}, "Idempotency-Key"),
         ({"idempotency-key": "k" * 256}, "Idempotency-Key"),
+        ({"idempotency-key": "k"}, "n"),
+        ({"x-session-id": "s"}, "n"),
     ],
 )
 def test_a_wrong_header_is_refused(headers: dict[str, str], param: str) -> None:
-    body = {"session_id": "one"} if param == "session_id" else {}
+    body: dict[str, Any] = {"session_id": {"session_id": "one"}, "n": {"n": 2}}.get(param, {})
     with pytest.raises(InvalidRequest) as refused:
         read(body, headers)
     assert refused.value.param == param

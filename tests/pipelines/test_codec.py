@@ -15,7 +15,7 @@ class WithBos:
     """The embedded vocabulary, with a token that is wanted before everything."""
 
     def __init__(self, tokenizer: Tokenizer, bos: int) -> None:
-        self._tokenizer, self.bos = tokenizer, bos
+        self._tokenizer, self.bos, self.text_bos = tokenizer, bos, bos
         self.vocabulary, self.stop_tokens = tokenizer.vocabulary, tokenizer.stop_tokens
         self.control_tokens, self.user_defined = tokenizer.control_tokens, tokenizer.user_defined
         self.special_texts: Mapping[str, str] = {"bos_token": tokenizer.piece(bos).decode()}

@@ -31,6 +31,7 @@ class ByteTokenizer:
         self.control_tokens = self.stop_tokens
         self.user_defined: Mapping[str, int] = {marker: 258 + index for index, marker in enumerate(markers)}
         self.bos: int | None = None
+        self.text_bos: int | None = None
         self.special_texts: Mapping[str, str] = {}
         self.eos_token_id, self.bos_token_id = 256, None
         self.special_token_ids = [*self.stop_tokens, *self.user_defined.values()]

@@ -42,7 +42,7 @@ def test_a_file_as_other_programs_write_it_is_read(tmp_path: Path) -> None:
     )
     local, remote = read_mcp_config(file)
     assert local.target == StdioTarget("npx", ("-y", "server-filesystem", "/srv"), {"A": "1"})
-    assert remote.target == HttpTarget("https://example.com/mcp", {"Authorization": "Bearer x"})
+    assert remote.target == HttpTarget("https://example.com/mcp", {"Authorization": "Bearer x"}, "http")
     assert (local.name, local.disabled, local.permission.look_up("write_file")) == ("filesystem", False, None)
 
 

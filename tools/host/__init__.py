@@ -2,6 +2,7 @@
 
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.host import Host
-from tenuto.tools.host.server import McpServer, ServerState, Status
+from tenuto.tools.host.server import McpServer
+from tenuto.tools.host.state import ServerState, Status
 
 __all__ = ["ClientCallbacks", "Host", "McpServer", "ServerState", "Status"]

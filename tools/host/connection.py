@@ -35,6 +35,8 @@ Mode = Literal["auto", "legacy"]
 MAX_PAGES = 100
 MAX_TOOLS = 2000
 _LISTEN_AGAIN_S = 5.0
+_CHANGES_APART_S = 0.2
+"""A server that announces changes without end is listed no more often than this."""
 
 
 class Connection:
@@ -54,6 +56,11 @@ class Connection:
     def ended(self) -> bool:
         """Whether nothing can be called any more, though the owner may not have noticed yet."""
         return self._transport.ended.is_set()
+
+    @property
+    def ending(self) -> str:
+        """Why nothing can be called any more."""
+        return self._transport.ending
 
     @property
     def modern(self) -> bool:
@@ -77,6 +84,7 @@ class Connection:
     async def changed(self) -> None:
         """Wait until the server says that its tools have changed; changes since the last wait count as one."""
         await self._changed.wait()
+        await anyio.sleep(_CHANGES_APART_S)
         self._changed = anyio.Event()
 
     async def listen(self) -> None:

@@ -9,7 +9,8 @@ from anyio.abc import TaskGroup
 
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS
-from tenuto.tools.host.server import McpServer, ServerState
+from tenuto.tools.host.server import McpServer
+from tenuto.tools.host.state import ServerState
 from tenuto.tools.mcp_config import ServerConfig
 from tenuto.tools.registry import CallLimits
 
@@ -68,5 +69,8 @@ class Host:
 
 
 def _limits(config: ServerConfig) -> CallLimits:
-    # The server's own deadline comes first: it alone knows whether a call was sent.
-    return CallLimits(timeout_s=config.timeout_s + _LATER_S, concurrency=config.max_concurrency)
+    def of_tool(name: str) -> CallLimits:
+        # The server's own deadline comes first: it alone knows whether a call was sent.
+        return CallLimits(config.timeout_of(name) + _LATER_S, config.concurrency_of(name))
+
+    return CallLimits(config.timeout_s + _LATER_S, config.max_concurrency, of_tool=of_tool)

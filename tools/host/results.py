@@ -1,6 +1,7 @@
-"""A server's tool and its result in our words. What is no text is named, not carried; sizes are bounded."""
+"""A server's tool and its result in our words. What is no text is named in it and kept beside it; sizes are bounded."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from mcp_types import (
@@ -16,10 +17,14 @@ from mcp_types import (
 )
 from mcp_types import Tool as McpTool
 
-from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.items import Attachment, ToolSpec
 from tenuto.tools.spec import Annotations, Tool, ToolResult
 
 MAX_TEXT_CHARACTERS = 2**20
+_UNKNOWN_TYPE = "application/octet-stream"
+
+MAX_ATTACHMENT_CHARACTERS = 8 * 2**20
+"""Of all base64 texts of one result together; what is over it is named in the text alone."""
 
 
 def to_tool(tool: McpTool) -> Tool:
@@ -48,7 +53,8 @@ def to_result(result: CallToolResult, limit: int = MAX_TEXT_CHARACTERS) -> ToolR
         structured = structured if len(as_json) <= limit else None
     if result.is_error:
         text = _error_text(text)
-    return ToolResult(shortened(text, limit), is_error=result.is_error, structured=structured)
+    attachments = _attachments(result.content)
+    return ToolResult(shortened(text, limit), result.is_error, structured, attachments)
 
 
 def shortened(text: str, limit: int) -> str:
@@ -64,6 +70,32 @@ def _error_text(text: str) -> str:
     if text.lstrip().lower().startswith(("error", '{"error"')):
         return text
     return f"Error: {text or 'the tool failed and said nothing'}"
+
+
+def _attachments(content: Sequence[ContentBlock]) -> tuple[Attachment, ...]:
+    """What is no text, in its order, as far as there is room."""
+    kept: list[Attachment] = []
+    room = MAX_ATTACHMENT_CHARACTERS
+    for block in content:
+        attachment = _attachment(block)
+        size = 0 if attachment is None else len(attachment.data or "") + len(attachment.uri or "")
+        if attachment is not None and size <= room:
+            kept.append(attachment)
+            room -= size
+    return tuple(kept)
+
+
+def _attachment(block: ContentBlock) -> Attachment | None:
+    match block:
+        case ImageContent():
+            return Attachment("image", block.mime_type, data=block.data)
+        case AudioContent():
+            return Attachment("audio", block.mime_type, data=block.data)
+        case ResourceLink():
+            return Attachment("file", block.mime_type or _UNKNOWN_TYPE, uri=block.uri)
+        case EmbeddedResource(resource=BlobResourceContents() as resource):
+            return Attachment("file", resource.mime_type or _UNKNOWN_TYPE, data=resource.blob, uri=resource.uri)
+    return None
 
 
 def _content_text(block: ContentBlock) -> str:

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -15,10 +14,13 @@ from pydantic import ValidationError
 from tenuto.errors import ToolFailed
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.connection import Connection, Mode, connect
+from tenuto.tools.host.http import HttpTransport, SseTransport
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS, to_result
+from tenuto.tools.host.secrets import Secrets
+from tenuto.tools.host.state import Kind, ServerState, Status
 from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
-from tenuto.tools.host.transport import HttpTransport, Transport
+from tenuto.tools.host.transport import Transport, is_unsent
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
@@ -28,35 +30,18 @@ STEADY_S = 10.0
 """A connection that lasted so long was a good one: after its end the delays begin anew."""
 PATIENCE_S = 2.0
 """A call waits for a server that is tried again within this time, and fails at once otherwise."""
+MAX_TRIES = 3
+"""Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
 
 _logger = logging.getLogger(__name__)
 
 
-class Status(StrEnum):
-    """Where a server stands."""
-
-    DISABLED = "disabled"
-    STARTING = "starting"
-    READY = "ready"
-    WAITING = "waiting"
-    """Its last start or connection failed; it is tried again after a while."""
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """A server for people to read. `reason` says why it is not ready; `restarts` counts starts after the first."""
-
-    name: str
-    status: Status
-    reason: str = ""
-    protocol: str | None = None
-    tools: int = 0
-    restarts: int = 0
-
-
 class _Lost(Exception):
     """The connection has ended by itself."""
+
+
+class _Unsent(Exception):
+    """A call has certainly not reached the server; the connection has ended."""
 
 
 class McpServer:
@@ -75,13 +60,19 @@ class McpServer:
         self._tail = StderrTail()
         self._connection: Connection | None = None
         self._tools: list[Tool] = []
+        self._repeatable: frozenset[str] = frozenset()
+        self._secrets = Secrets(config.target)
         self._calls: list[CallContext] = []
         self._mode: Mode = "auto"
         self._ended_early = False
+        self._refused = False
+        self._refusal = ""
         self._delay_s = 0.0
         self._try_at = 0.0
         self._moved = anyio.Event()
-        self._state = ServerState(self.name, Status.DISABLED if config.disabled else Status.STARTING)
+        self._kind = _kind(config)
+        status = Status.DISABLED if config.disabled else Status.STARTING
+        self._state = ServerState(self.name, status, transport=self._kind)
 
     @property
     def name(self) -> str:
@@ -95,8 +86,8 @@ class McpServer:
 
     @property
     def stderr(self) -> tuple[str, ...]:
-        """The last lines that it wrote to stderr, over all restarts. For the operator alone: they may hold secrets."""
-        return self._tail.lines
+        """The last lines that it wrote to stderr, over all restarts, without the secrets of its configuration."""
+        return self._secrets.hidden_in(self._tail.lines)
 
     async def list(self) -> list[Tool]:
         """Its tools; none while it is not ready."""
@@ -108,23 +99,33 @@ class McpServer:
             await self._moved.wait()
 
     async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
-        """Call a tool within `timeout_s`, which counts a short wait for a server that is being started.
+        """Call a tool within its time, which counts a short wait for a server that is being started.
 
-        Cancelling it cancels the call at the server.
+        A call that was lost with its connection is made again where it cannot have reached the server, and where the
+        server calls it repeatable. Cancelling it cancels the call at the server.
 
         Raises:
             ToolFailed: not connected (nothing has run), or the connection or the time ended (it may have run).
         """
-        connection: Connection | None = None
-        seconds = f"{self.config.timeout_s:g} s"
+        limit = self.config.timeout_of(name)
+        asked = False
         try:
-            with anyio.fail_after(self.config.timeout_s):
-                connection = await self._connected()
-                return await self._call(connection, name, arguments, context)
+            with anyio.fail_after(limit):
+                for tries_left in reversed(range(MAX_TRIES)):
+                    connection = await self._connected()
+                    may_repeat, asked = name in self._repeatable, True
+                    try:
+                        return await self._call(connection, name, arguments, context)
+                    except _Unsent as exc:
+                        asked, reason = False, str(exc)
+                    except ToolFailed as exc:
+                        if not (exc.may_have_run and may_repeat and tries_left):
+                            raise
+                raise ToolFailed(f"{self.name} did not take the call of {name}: {reason}", may_have_run=False)
         except TimeoutError as exc:
-            if connection is None:
-                raise ToolFailed(f"{self.name} was not ready within {seconds}", may_have_run=False) from exc
-            message = f"{self.name} did not answer {name} within {seconds}; the call may have had an effect"
+            if not asked:
+                raise ToolFailed(f"{self.name} was not ready within {limit:g} s", may_have_run=False) from exc
+            message = f"{self.name} did not answer {name} within {limit:g} s; the call may have had an effect"
             raise ToolFailed(message, may_have_run=True) from exc
 
     async def run(self) -> None:
@@ -141,7 +142,7 @@ class McpServer:
                 # Whatever a foreign program makes the SDK raise ends here: the other servers share our task group.
                 except Exception as exc:
                     if not self._falls_back(exc):
-                        self._failed(exc, anyio.current_time() - began)
+                        self._failed(self._explained(exc), anyio.current_time() - began)
         finally:
             self._move(replace(self._state, status=Status.STOPPED, reason="the runtime is stopping", tools=0))
 
@@ -159,13 +160,14 @@ class McpServer:
             raise TimeoutError(f"it was not ready within {self.config.start_timeout_s:g} s")
         finally:
             self._ended_early = self._connection is None and transport.ended.is_set()
+            self._refused = self._connection is None and transport.refused
             self._connection, self._tools = None, []
 
     async def _serve(self, connection: Connection, tools: Sequence[Tool], transport: Transport) -> None:
         self._mode = "auto" if connection.modern else "legacy"
-        self._connection, self._tools = connection, [*tools]
-        ready = replace(self._state, status=Status.READY, reason="", protocol=connection.protocol, tools=len(tools))
-        self._move(ready)
+        self._connection, self._refusal = connection, ""
+        self._take(tools)
+        self._move(replace(self._state, status=Status.READY, reason="", protocol=connection.protocol))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, connection)
             tasks.start_soon(connection.listen)
@@ -179,47 +181,68 @@ class McpServer:
             await connection.changed()
             try:
                 with anyio.fail_after(self.config.start_timeout_s):
-                    self._tools = await connection.list_tools()
+                    tools = await connection.list_tools()
             except (MCPError, ValidationError, TimeoutError) as exc:
                 _logger.warning("the MCP server %s could not list its tools again: %s", self.name, exc)
             else:
-                self._move(replace(self._state, tools=len(self._tools)))
+                self._take(tools)
+                self._move(self._state)
+
+    def _take(self, tools: Sequence[Tool]) -> None:
+        self._tools = [*tools]
+        self._repeatable = frozenset(tool.spec.name for tool in tools if tool.annotations.repeatable)
+        self._state = replace(self._state, tools=len(self._tools))
 
     def _transport(self) -> Transport:
         match self.config.target:
             case StdioTarget() as target:
                 return StdioTransport(target, self._tail)
             case HttpTarget() as target:
-                return HttpTransport(target, read_timeout_s=self.config.timeout_s)
+                kind = SseTransport if self._kind == "sse" else HttpTransport
+                return kind(target, read_timeout_s=self.config.longest_timeout_s)
 
     def _falls_back(self, exc: Exception) -> bool:
-        """Whether a failed start is to be tried again at once, by the older protocol.
+        """Whether a failed start is to be tried again at once, by the older protocol or the older transport.
 
         Some servers exit on the first message of the newer one. A server that was started by the older protocol and
         fails gets the newer one at its next try: it may have been replaced.
         """
-        if self._mode == "auto" and self._ended_early:
+        if self._mode == "auto" and self._ended_early and self._kind == "stdio":
             _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, _reason(exc))
             self._mode = "legacy"
+            return True
+        if self._refused and isinstance(self.config.target, HttpTarget) and self.config.target.kind == "auto":
+            _logger.info("the MCP server %s refuses streamable HTTP (%s); trying SSE", self.name, _reason(exc))
+            self._kind, self._refusal = "sse", _reason(exc)
+            self._state = replace(self._state, transport="sse")
             return True
         if self._state.status is Status.STARTING:
             self._mode = "auto"
         return False
 
-    def _failed(self, exc: Exception, lasted_s: float) -> None:
+    def _explained(self, exc: Exception) -> str:
+        """Why it failed, in words without secrets. After a failed start the next one begins with the newest way."""
         reason = _reason(exc)
+        if self._state.status is Status.STARTING:
+            if self._refusal:
+                reason = f"it speaks neither streamable HTTP ({self._refusal}) nor SSE ({reason})"
+            self._kind, self._refusal = _kind(self.config), ""
+            self._state = replace(self._state, transport=self._kind)
+        return self._secrets.hidden(reason)
+
+    def _failed(self, reason: str, lasted_s: float) -> None:
         if self._state.status is Status.READY and lasted_s >= STEADY_S:
             self._delay_s = 0.0
         self._try_at = anyio.current_time() + self._delay_s
         # A server that stays away with one reason is told of once.
         level = logging.DEBUG if reason == self._state.reason else logging.WARNING
         _logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, reason, self._delay_s)
-        for line in self._tail.lines[-5:]:
+        for line in self.stderr[-5:]:
             _logger.log(level, "the MCP server %s wrote: %s", self.name, line)
         self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
-        self._move(
-            replace(self._state, status=Status.WAITING, reason=reason, tools=0, restarts=self._state.restarts + 1)
-        )
+        restarts = self._state.restarts + 1
+        state = replace(self._state, status=Status.WAITING, reason=reason, last_error=reason, restarts=restarts)
+        self._move(replace(state, tools=0))
 
     def _move(self, state: ServerState) -> None:
         """Take a state and wake who waits for one."""
@@ -247,14 +270,16 @@ class McpServer:
             result = await connection.client.call_tool(name, arguments, progress_callback=_progress(context))
             return to_result(result, self._max_text)
         except MCPError as exc:
+            if is_unsent(exc):
+                raise _Unsent(self._secrets.hidden(exc.error.message)) from exc
             if exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT) or self._connection is not connection:
-                raise self._lost(name) from exc
+                raise self._lost(name, connection, exc.error.message) from exc
             return ToolResult(f"Error: {exc.message}", is_error=True)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
-            raise self._lost(name) from exc
+            raise self._lost(name, connection) from exc
         except (RuntimeError, ValidationError) as exc:
             if self._connection is not connection:
-                raise self._lost(name) from exc
+                raise self._lost(name, connection) from exc
             _logger.warning(
                 "the MCP server %s answered %s with what it did not declare: %s", self.name, name, _reason(exc)
             )
@@ -264,9 +289,17 @@ class McpServer:
         finally:
             self._calls.remove(context)
 
-    def _lost(self, name: str) -> ToolFailed:
-        message = f"the connection to {self.name} ended during the call of {name}; it may have had an effect"
-        return ToolFailed(message, may_have_run=True)
+    def _lost(self, name: str, connection: Connection, told: str = "") -> ToolFailed:
+        why = self._secrets.hidden(connection.ending if connection.ended else told)
+        ended = f"the connection to {self.name} ended during the call of {name}{f' ({why})' if why else ''}"
+        return ToolFailed(f"{ended}; it may have had an effect", may_have_run=True)
+
+
+def _kind(config: ServerConfig) -> Kind:
+    """How to speak to it at first."""
+    if isinstance(config.target, StdioTarget):
+        return "stdio"
+    return "sse" if config.target.kind == "sse" else "http"
 
 
 def _progress(context: CallContext) -> ProgressFnT | None:

@@ -16,14 +16,12 @@ from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse
+from mcp_types import JSONRPCRequest, JSONRPCResponse
 
 from tenuto.tools.host.mending import mend_listing
 from tenuto.tools.host.stderr_tail import StderrTail
-from tenuto.tools.host.transport import Incoming, Streams
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, unsent
 from tenuto.tools.mcp_config import StdioTarget
-
-MAX_MESSAGE_BYTES = 32 * 2**20
 
 _GRACE_S = 2.0
 """For each step of the end: after stdin is closed, and again after SIGTERM."""
@@ -33,6 +31,8 @@ _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError
 
 class StdioTransport:
     """One child process. What it writes beside messages goes to `tail`."""
+
+    refused = False
 
     def __init__(self, target: StdioTarget, tail: StderrTail) -> None:
         self.ended = anyio.Event()
@@ -51,7 +51,7 @@ class StdioTransport:
         outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, process, to_session)
-            tasks.start_soon(self._write, process, from_session)
+            tasks.start_soon(self._write, process, from_session, to_session)
             assert process.stderr is not None
             tasks.start_soon(self._tail.follow, process.stderr)
             try:
@@ -103,11 +103,22 @@ class StdioTransport:
             # A flood of rubbish is slowed down by the full pipe, and the event loop has time for the others.
             await anyio.sleep(_POLL_S)
 
-    async def _write(self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def _write(
+        self,
+        process: Process,
+        from_session: MemoryObjectReceiveStream[SessionMessage],
+        to_session: MemoryObjectSendStream[Incoming],
+    ) -> None:
         assert process.stdin is not None
         async with from_session:
             with suppress(*_GONE):
                 async for message in from_session:
+                    if process.returncode is not None and isinstance(message.message, JSONRPCRequest):
+                        # It died idle, and a descendant of it holds the pipes open: nobody will read this.
+                        self.ending = _exit_text(process.returncode)
+                        await to_session.send(SessionMessage(unsent(message.message.id, self.ending)))
+                        self.ended.set()
+                        continue
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     await process.stdin.send(text.encode() + b"\n")
                 return

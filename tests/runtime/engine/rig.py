@@ -70,8 +70,8 @@ class Watched(ScriptedBackend):
         """The tokens in a slot. Only while the engine stands or is idle."""
         return list(super().snapshot(slot).data.view("int32"))
 
-    def sampler(self, sampling: Sampling) -> ScriptedSampler:
-        made = super().sampler(sampling)
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> ScriptedSampler:
+        made = super().sampler(sampling, before)
         self.samplers.append(made)
         return made
 

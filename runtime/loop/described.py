@@ -1,0 +1,61 @@
+"""Sessions and models as JSON values, alike in every front end."""
+
+from typing import Any
+
+from tenuto.runtime.loop.models import Model
+from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.session import Session
+
+
+def session_facts(session: Session) -> dict[str, Any]:
+    """A session that was just made or changed, without its items."""
+    return {
+        "id": session.id,
+        "object": "session",
+        "created_at": session.created_at,
+        "updated_at": session.updated_at,
+        "implicit": session.implicit,
+        "stored": session.stored,
+        "expires_at": session.expires_at,
+        "num_items": len(session.items),
+        "parent": None if session.parent is None else {"at": session.parent.at},
+    }
+
+
+def summary_facts(summary: SessionSummary) -> dict[str, Any]:
+    """A session as a list shows it."""
+    return {
+        "id": summary.id,
+        "object": "session",
+        "created_at": summary.created_at,
+        "updated_at": summary.updated_at,
+        "implicit": summary.implicit,
+        "user": summary.user,
+        "expires_at": summary.expires_at,
+        "open_run": summary.open_run,
+        "num_items": summary.items,
+    }
+
+
+def session_page(found: list[SessionSummary], limit: int) -> dict[str, Any]:
+    """A page of a list of which one more than `limit` was asked for."""
+    page = found[:limit]
+    return {
+        "object": "list",
+        "data": [summary_facts(each) for each in page],
+        "last_id": page[-1].id if page else None,
+        "has_more": len(found) > limit,
+    }
+
+
+def model_facts(model: Model) -> dict[str, Any]:
+    """A model that is served."""
+    return {
+        "id": model.id,
+        "object": "model",
+        "created": int(model.created),
+        "owned_by": "tenuto",
+        "context_length": model.context,
+        "description": model.backend.description,
+        "capabilities": list(model.capabilities),
+    }

@@ -1,0 +1,120 @@
+"""Raw completions: tokens in, what the model makes of them out. No session, no template, no tools."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+from uuid import uuid4
+
+from tenuto.errors import ContextTooLong, GenerationFailed, InvalidRequest
+from tenuto.pipelines.base import Sampling
+from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.loop.events import TextLogprob
+from tenuto.runtime.loop.holding import check_bias
+from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.text import Shown, TextStream
+
+
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """What to go on from, and what the going on is held to. `model` None or `default` is the first."""
+
+    model: str | None
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawPiece:
+    """A piece of the text, and the logprobs of the tokens that it has brought."""
+
+    text: str
+    logprobs: tuple[TextLogprob, ...] = ()
+
+
+class RawRun:
+    """A completion under way: iterate over it once, to its end, or close it. Event-loop thread only.
+
+    Its sequence and cache are gone when it is over. `ended` is told of it then.
+
+    Raises:
+        InvalidRequest: the prompt is empty or no tokens of this model, or nothing may be sampled.
+        ContextTooLong: the prompt leaves no room for an answer.
+        Overloaded, ShuttingDown: the engine takes no more.
+    """
+
+    def __init__(self, model: Model, request: RawRequest, ended: Callable[["RawRun"], None]) -> None:
+        _check(model, request)
+        self.model = model
+        self.usage = RoundUsage()
+        """What it took; whole once `cause` is known."""
+        self.cause: StopCause | None = None
+        """Why it stopped; None while it goes on, and where it failed or was closed."""
+        self._ended = ended
+        self._decoder = model.codec.decoder()
+        self._text = TextStream(model.codec, StopStrings(request.stop))
+        self._sequence = f"raw-{uuid4().hex}"
+        self._over = False
+        tokens = min(request.max_tokens, model.context - len(request.prompt))
+        round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
+        model.engine.reserve()
+        model.engine.unreserve()  # whatever is reserved is given back right before its round
+        self._stream = model.engine.submit(self._sequence, request.prompt, round)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RawPiece:
+        """The next piece.
+
+        Raises:
+            GenerationFailed: the engine failed this sequence.
+        """
+        while not self._over:
+            event = await anext(self._stream)
+            match event:
+                case Sampled():
+                    piece = self._read(event)
+                case Stopped():
+                    self.cause, self.usage = event.cause, event.usage
+                    piece = self._finish()
+                    self.close()
+                case Failed():
+                    self.usage = event.usage
+                    self.close()
+                    raise GenerationFailed(f"the model's step failed: {event.error}")
+            if piece.text:
+                return RawPiece(piece.text, piece.logprobs)
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        """Stop within a step and free the cache. Does nothing once it is over."""
+        if not self._over:
+            self._over = True
+            self.model.engine.release(self._sequence)
+            self._ended(self)
+
+    def _read(self, event: Sampled) -> Shown:
+        for logprob in event.logprobs:
+            if logprob is not None:
+                self._text.sampled(logprob)
+        return self._text.push("".join(map(self._decoder.push, event.tokens)))
+
+    def _finish(self) -> Shown:
+        last, rest = self._text.push(self._decoder.flush()), self._text.flush()
+        return Shown(last.text + rest.text, last.logprobs + rest.logprobs)
+
+
+def _check(model: Model, request: RawRequest) -> None:
+    vocabulary = model.codec.info.vocabulary
+    if not request.prompt:
+        raise InvalidRequest("the prompt has no tokens to go on from", "prompt")
+    if not 0 <= min(request.prompt) <= max(request.prompt) < vocabulary:
+        raise InvalidRequest(f"the prompt has a token beyond the vocabulary of {vocabulary}", "prompt")
+    if request.max_tokens < 1:
+        raise InvalidRequest("there is nothing to sample: max_tokens is less than 1", "max_tokens")
+    if len(request.prompt) >= model.context:
+        raise ContextTooLong(len(request.prompt), model.context)
+    check_bias(model.codec, request.sampling)

@@ -1,0 +1,103 @@
+"""Sessions, runs and models as handles: the tools that look after what `chat` makes. No transport."""
+
+from typing import Any
+
+from tenuto.errors import Conflict, InvalidRequest
+from tenuto.runtime.loop.described import model_facts, session_facts, session_page
+from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.mcp import own_tools
+from tenuto.sessions.items import ToolResultItem
+from tenuto.sessions.records import PauseReason, RunStatus
+
+
+async def answer(runner: Runner, principal: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What one of these tools answers to valid arguments.
+
+    Raises:
+        TenutoError: there is no such thing, or its state does not allow it.
+    """
+    match name:
+        case own_tools.SESSION_GET:
+            return await runner.export_session(principal, arguments["session_id"])
+        case own_tools.SESSION_LIST:
+            return await _sessions(runner, principal, arguments)
+        case own_tools.SESSION_FORK:
+            id, at, new_id = arguments["session_id"], arguments.get("at"), arguments.get("new_id")
+            return session_facts(await runner.fork_session(principal, id, at, new_id))
+        case own_tools.SESSION_DELETE:
+            await runner.delete_session(principal, arguments["session_id"])
+            return {"id": arguments["session_id"], "object": "session.deleted", "deleted": True}
+        case own_tools.RUN_GET:
+            return (await runner.run(principal, arguments["run_id"])).describe()
+        case own_tools.RUN_CANCEL:
+            run = await runner.run(principal, arguments["run_id"])
+            await run.cancel()
+            return run.describe()
+        case own_tools.MODELS_LIST:
+            return {"object": "list", "data": [model_facts(model) for model in runner.models.list()]}
+        case _:
+            raise AssertionError(f"{name} is none of these tools")
+
+
+async def _sessions(runner: Runner, principal: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    limit = int(arguments.get("limit", own_tools.LISTED))
+    found = await runner.list_sessions(
+        principal, implicit=arguments.get("implicit", False), limit=limit + 1, after=arguments.get("after")
+    )
+    return session_page(found, limit)
+
+
+async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, can_ask: bool) -> Run:
+    """Give a run that waits what it waits for; it goes on. `can_ask`: this client can put an approval to a person.
+
+    Raises:
+        InvalidRequest: the arguments hold neither a decision nor results, or what the run does not wait for.
+        Conflict: the run does not wait.
+    """
+    decision, results = arguments.get("decision"), arguments.get("results")
+    if (decision is None) is (results is None):
+        raise InvalidRequest("give either a decision or results")
+    run = await runner.run(principal, arguments["run_id"])
+    reason, pause = run.record.reason, run.snapshot().pause
+    if run.record.status is not RunStatus.PAUSED or reason is None:
+        raise Conflict(f"the run {run.id} does not wait: it is {run.record.status.value}")
+    match reason:
+        case PauseReason.CLIENT_TOOL if results is not None:
+            return await runner.start(_with_results(run, principal, results, can_ask=can_ask))
+        case PauseReason.CLIENT_TOOL:
+            raise InvalidRequest(f"the run {run.id} waits for results of client tools, not for a decision")
+        case PauseReason.APPROVAL | PauseReason.INPUT if decision is not None and pause is not None:
+            return await runner.decide(
+                principal,
+                str(pause.pause_id),
+                approve=decision == "approve",
+                message=arguments.get("message"),
+                remember=arguments.get("remember_for_session", False),
+            )
+        case _:
+            raise InvalidRequest(f"the run {run.id} waits for a decision, not for results")
+
+
+def _with_results(run: Run, principal: str, results: list[dict[str, Any]], *, can_ask: bool) -> Turn:
+    """The turn that brings results, held to what the run was held to."""
+    items = tuple(
+        ToolResultItem(each["tool_call_id"], "", each["content"], is_error=each.get("is_error", False))
+        for each in results
+    )
+    options = run.options
+    return Turn(
+        principal=principal,
+        model=run.model,
+        items=items,
+        session_id=run.session_id,
+        mode=SessionMode.APPEND,
+        tools=ToolSelection(parallel=options.parallel),
+        sampling=options.sampling,
+        temperature=options.sampling.temperature,
+        stop=options.stop,
+        permission=options.permission,
+        match=False,
+        wants_events=can_ask,
+    )

@@ -1,0 +1,156 @@
+"""What MCP clients are told of by themselves: that the tools changed, and that a session has a new turn.
+
+Clients of the newer protocol listen on a stream that they open; those of the older one are told over the connection
+that they keep. A session's news goes to its own principal alone, whose clients may use the same ids as another's.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+import mcp.types as t
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.mcp.face import Context
+from tenuto.runtime.mcp.resources import uri_of
+
+logger = logging.getLogger(__name__)
+
+MOST_CONNECTIONS = 1000
+"""Connections of the older protocol that are remembered; beyond it the one that was silent for longest is not told."""
+MOST_SUBSCRIPTIONS = 256
+"""Resources that one of them may subscribe to."""
+MOST_LISTENING = 256
+"""Streams of one principal."""
+TELLING_S = 5.0
+"""How long one of them may take to be told."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A connection of the older protocol. `session` is its last request's, which can tell it things at any time."""
+
+    principal: str
+    session: ServerSession
+    knows_tools: bool = False
+    uris: set[str] = field(default_factory=set)
+
+
+class News:
+    """Who wants to be told what. Event-loop thread only."""
+
+    def __init__(self) -> None:
+        self._buses: dict[str, InMemorySubscriptionBus] = {}
+        self._listeners: dict[str, ListenHandler] = {}
+        self._connections: OrderedDict[str, _Connection] = OrderedDict()
+        self._rested: set[tuple[str, str]] = set()
+        self._wake = anyio.Event()
+
+    async def listen(
+        self, principal: str, context: Context, params: t.SubscriptionsListenRequestParams
+    ) -> t.SubscriptionsListenResult:
+        """A client's stream, open until it leaves or `close`."""
+        if principal not in self._listeners:
+            bus = self._buses[principal] = InMemorySubscriptionBus()
+            self._listeners[principal] = ListenHandler(bus, max_subscriptions=MOST_LISTENING)
+        return await self._listeners[principal](context, params)
+
+    def has_listed_tools(self, principal: str, context: Context) -> None:
+        """A client knows the list of tools from now on, and so wants to hear that it changed."""
+        connection = self._connection(principal, context)
+        if connection is not None:
+            connection.knows_tools = True
+
+    def subscribe(self, principal: str, context: Context, uri: str) -> None:
+        """A client of the older protocol wants to hear of a resource.
+
+        Raises:
+            MCPError: it wants to hear of too many.
+        """
+        connection = self._connection(principal, context)
+        if connection is None:
+            return
+        if len(connection.uris) >= MOST_SUBSCRIPTIONS:
+            raise MCPError(
+                code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to"
+            )
+        connection.uris.add(uri)
+
+    def unsubscribe(self, principal: str, context: Context, uri: str) -> None:
+        """And no longer."""
+        connection = self._connection(principal, context)
+        if connection is not None:
+            connection.uris.discard(uri)
+
+    async def tools_changed(self) -> None:
+        """Tell everybody that the list of tools is another one."""
+        for bus in list(self._buses.values()):
+            await bus.publish(ToolsListChanged())
+        await self._tell(lambda each: each.knows_tools, ServerSession.send_tool_list_changed)
+
+    def run_rests(self, run: Run) -> None:
+        """A run has begun to wait or has ended, so its session has changed."""
+        self._rested.add((run.record.principal, uri_of(run.session_id)))
+        self._wake.set()
+
+    async def follow(self) -> None:
+        """Tell of the sessions whose runs have come to rest, until cancelled. News that wait are told once."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            rested, self._rested = self._rested, set()
+            for principal, uri in rested:
+                await self.session_changed(principal, uri)
+
+    async def session_changed(self, principal: str, uri: str) -> None:
+        """Tell those of a principal who wanted to hear of this resource that it has changed."""
+        if principal in self._buses:
+            await self._buses[principal].publish(ResourceUpdated(uri))
+        await self._tell(
+            lambda each: each.principal == principal and uri in each.uris,
+            lambda session: session.send_resource_updated(uri),
+        )
+
+    def close(self) -> None:
+        """End the streams in good order."""
+        for listener in self._listeners.values():
+            listener.close()
+
+    async def _tell(
+        self, wants: Callable[[_Connection], bool], tell: Callable[[ServerSession], Awaitable[None]]
+    ) -> None:
+        async with anyio.create_task_group() as group:
+            for key, connection in list(self._connections.items()):
+                if wants(connection):
+                    group.start_soon(self._tell_one, key, connection, tell)
+
+    async def _tell_one(
+        self, key: str, connection: _Connection, tell: Callable[[ServerSession], Awaitable[None]]
+    ) -> None:
+        """One that cannot be told is gone, or does not read."""
+        try:
+            with anyio.fail_after(TELLING_S):
+                await tell(connection.session)
+        except (TimeoutError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            logger.debug("an MCP client could not be told of a change", exc_info=True)
+            if self._connections.get(key) is connection:
+                del self._connections[key]
+
+    def _connection(self, principal: str, context: Context) -> _Connection | None:
+        """The standing connection behind a request; None for the newer protocol, which has none."""
+        key = context.request.headers.get("mcp-session-id") if context.request is not None else None
+        if key is None:
+            return None
+        connection = self._connections.get(key)
+        if connection is None:
+            connection = self._connections[key] = _Connection(principal, context.session)
+        connection.session = context.session
+        self._connections.move_to_end(key)
+        while len(self._connections) > MOST_CONNECTIONS:
+            self._connections.popitem(last=False)
+        return connection

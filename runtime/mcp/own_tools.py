@@ -1,0 +1,130 @@
+"""The runtime's own tools as MCP lists them: `chat`, and those over sessions, runs and models. No behaviour."""
+
+from typing import Any
+
+import mcp.types as t
+
+from tenuto.runtime.mcp import chat
+
+SESSION_GET = "session_get"
+SESSION_LIST = "session_list"
+SESSION_FORK = "session_fork"
+SESSION_DELETE = "session_delete"
+RUN_GET = "run_get"
+RUN_CANCEL = "run_cancel"
+RUN_RESUME = "run_resume"
+MODELS_LIST = "models_list"
+
+MOST_LISTED = 100
+LISTED = 20
+
+_SESSION_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+_RUN_ID = {"type": "string", "minLength": 1, "maxLength": 128}
+
+
+def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+        **more,
+    }
+
+
+_RESULT = _object(
+    {
+        "tool_call_id": {"type": "string", "minLength": 1},
+        "content": {"type": "string"},
+        "is_error": {"type": "boolean"},
+    },
+    "tool_call_id",
+    "content",
+)
+_RESUME = _object(
+    {
+        "run_id": {**_RUN_ID, "description": "The run that waits."},
+        "decision": {"enum": ["approve", "deny"], "description": "The answer to an approval."},
+        "message": {"type": "string", "description": "With deny: what the model is told."},
+        "remember_for_session": {"type": "boolean", "description": "With approve: do not ask again in this session."},
+        "results": {
+            "type": "array",
+            "minItems": 1,
+            "items": _RESULT,
+            "description": "The results of the client tools that the run waits for.",
+        },
+    },
+    "run_id",
+    dependentRequired={"message": ["decision"], "remember_for_session": ["decision"]},
+)
+
+INPUTS: dict[str, dict[str, Any]] = {
+    chat.CHAT: chat.INPUT_SCHEMA,
+    SESSION_GET: _object({"session_id": _SESSION_ID}, "session_id"),
+    SESSION_LIST: _object(
+        {
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": LISTED},
+            "after": {**_SESSION_ID, "description": "The last_id of the page before."},
+            "implicit": {"type": "boolean", "description": "Those too that nobody has named."},
+        }
+    ),
+    SESSION_FORK: _object(
+        {
+            "session_id": _SESSION_ID,
+            "at": {"type": "integer", "minimum": 0, "description": "How many items to take; default: all turns."},
+            "new_id": {**_SESSION_ID, "description": "The fork's id; one of the server's making by default."},
+        },
+        "session_id",
+    ),
+    SESSION_DELETE: _object({"session_id": _SESSION_ID}, "session_id"),
+    RUN_GET: _object({"run_id": _RUN_ID}, "run_id"),
+    RUN_CANCEL: _object({"run_id": _RUN_ID}, "run_id"),
+    RUN_RESUME: _RESUME,
+    MODELS_LIST: _object({}),
+}
+"""What each of them takes."""
+
+_READS = t.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_CHANGES = t.ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
+_DESTROYS = t.ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def own_tools() -> list[t.Tool]:
+    """All of them, `chat` first."""
+    return [
+        _tool(chat.CHAT, "Chat with the local model", chat.DESCRIPTION, _CHANGES, chat.OUTPUT_SCHEMA),
+        _tool(SESSION_GET, "Show a conversation", "A conversation that `chat` keeps: its items, in order.", _READS),
+        _tool(SESSION_LIST, "List the conversations", "A page of the conversations, the newest first.", _READS),
+        _tool(
+            SESSION_FORK,
+            "Fork a conversation",
+            "A new conversation with the first items of another, which stays as it is. `chat` goes on with it.",
+            _CHANGES,
+        ),
+        _tool(SESSION_DELETE, "Delete a conversation", "Forget a conversation; its open run is cancelled.", _DESTROYS),
+        _tool(RUN_GET, "Show a run", "How one answer stands: its status, what it waits for, its text so far.", _READS),
+        _tool(
+            RUN_CANCEL, "Cancel a run", "Stop a run, or end one that waits. What has ended stays as it is.", _DESTROYS
+        ),
+        _tool(
+            RUN_RESUME,
+            "Go on with a paused run",
+            "Give a run what it waits for, a decision or the results of client tools, and get the rest of its answer.",
+            _CHANGES,
+            chat.OUTPUT_SCHEMA,
+        ),
+        _tool(MODELS_LIST, "List the models", "The models that `chat` can talk to, the default one first.", _READS),
+    ]
+
+
+def _tool(
+    name: str, title: str, description: str, notes: t.ToolAnnotations, output: dict[str, Any] | None = None
+) -> t.Tool:
+    return t.Tool(
+        name=name,
+        title=title,
+        description=description,
+        input_schema=INPUTS[name],
+        output_schema=output,
+        annotations=notes,
+    )

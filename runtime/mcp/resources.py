@@ -1,0 +1,68 @@
+"""A principal's sessions as MCP resources: `session://{id}`, listed by pages, each the document that export gives."""
+
+import json
+
+import mcp.types as t
+from mcp.shared.exceptions import MCPError
+
+from tenuto.errors import InvalidRequest, NotFound
+from tenuto.runtime.loop.runner import Runner
+
+TEMPLATE = "session://{id}"
+MIME = "application/json"
+PAGE = 50
+
+_PREFIX = "session://"
+
+
+def uri_of(session_id: str) -> str:
+    """The resource of a session."""
+    return f"{_PREFIX}{session_id}"
+
+
+def templates() -> t.ListResourceTemplatesResult:
+    """The one form that all our resources have."""
+    template = t.ResourceTemplate(
+        name="session",
+        title="A conversation",
+        uri_template=TEMPLATE,
+        description="A conversation that `chat` keeps: its items, in order. Also those that the list does not show.",
+        mime_type=MIME,
+    )
+    return t.ListResourceTemplatesResult(resource_templates=[template])
+
+
+async def listed(runner: Runner, principal: str, cursor: str | None) -> t.ListResourcesResult:
+    """A page of the principal's named sessions, the newest first. The cursor is the last id of the page before.
+
+    Raises:
+        MCPError: the cursor leads nowhere.
+    """
+    try:
+        found = await runner.list_sessions(principal, implicit=False, limit=PAGE + 1, after=cursor)
+    except InvalidRequest as exc:
+        raise MCPError(code=t.INVALID_PARAMS, message=f"the cursor leads nowhere: {exc}") from None
+    resources = [
+        t.Resource(
+            name=each.id, uri=uri_of(each.id), description=f"A conversation of {each.items} items", mime_type=MIME
+        )
+        for each in found[:PAGE]
+    ]
+    return t.ListResourcesResult(resources=resources, next_cursor=found[PAGE - 1].id if len(found) > PAGE else None)
+
+
+async def read(runner: Runner, principal: str, uri: str) -> t.ReadResourceResult:
+    """A session's document.
+
+    Raises:
+        MCPError: there is no such session, or it is another principal's.
+    """
+    session_id = uri.removeprefix(_PREFIX)
+    try:
+        if session_id == uri:
+            raise NotFound("resource", uri)
+        document = await runner.export_session(principal, session_id)
+    except NotFound as exc:
+        raise MCPError(code=t.INVALID_PARAMS, message=str(exc), data={"uri": uri}) from None
+    text = json.dumps(document, ensure_ascii=False)
+    return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])

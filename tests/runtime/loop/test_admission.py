@@ -1,0 +1,66 @@
+"""A request that cannot be taken is refused at once, before anything has changed, and costs nobody else a place."""
+
+import anyio
+import pytest
+
+from tenuto.errors import InvalidRequest, NotFound, Overloaded
+from tenuto.runtime.loop.events import TextAdded
+from tenuto.runtime.loop.intake import Defaults
+from tests.runtime.loop.conftest import Open
+from tests.runtime.loop.house import answer, client_tools, says, until
+from tests.runtime.loop.test_match import SLOW, waits_for
+from tests.runtime.loop.tools import Tools, spec
+
+LONG = says("long", "x" * 3000, delay_ms=1)
+
+
+async def test_a_full_queue_refuses_at_once_and_keeps_nothing(open_process: Open) -> None:
+    process = await open_process(LONG, script={"slots": 1}, queue=1)
+    runs = [await process.start("long", "a"), await process.start("long", "b")]
+    await until(runs[0], TextAdded)
+    with pytest.raises(Overloaded) as raised:
+        await process.ask("hi", "c")
+    assert raised.value.retry_after_s > 0
+    assert await process.store.session("alice", "c") is None
+    with anyio.fail_after(5):
+        for run in runs:
+            await run.cancel()
+    assert (await process.ask("hi", "c")).text == "hi"
+
+
+async def test_a_run_that_waits_for_a_tool_takes_no_place_from_others(open_process: Open, tools: Tools) -> None:
+    process = await open_process(SLOW, script={"slots": 1}, queue=0)
+    run = await process.start("slow")
+    await waits_for(tools)
+    assert (await process.ask("hi", "other")).text == "hi"
+    tools.slow.go.set()
+    assert (await answer(run)).text == "waited for it"
+
+
+async def test_requests_that_are_refused_or_repeated_give_their_place_back(open_process: Open) -> None:
+    process = await open_process(script={"slots": 1}, queue=0)
+    for _ in range(3):
+        with pytest.raises(InvalidRequest):
+            await process.ask("hi", tools=client_tools(spec("count__add")))
+        with pytest.raises(InvalidRequest):
+            await process.ask("hi", "not an id")
+        first = await process.ask("hi", "s", idempotency_key="k")
+        assert first.text == "hi"
+
+
+async def test_more_runs_than_the_table_holds_are_refused(open_process: Open, tools: Tools) -> None:
+    process = await open_process(SLOW, defaults=Defaults(max_runs=1))
+    run = await process.start("slow")
+    await waits_for(tools)
+    with pytest.raises(Overloaded):
+        await process.ask("hi", "other")
+    tools.slow.go.set()
+    await answer(run)
+    assert (await process.ask("hi", "other")).text == "hi"
+
+
+async def test_a_model_that_is_not_served_is_named(open_process: Open) -> None:
+    process = await open_process()
+    with pytest.raises(NotFound, match="scripted, other"):
+        await process.ask("hi", model="nobody")
+    assert (await process.ask("hi", model="default")).model == "scripted"

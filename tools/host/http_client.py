@@ -1,0 +1,127 @@
+"""The HTTP client of connections: every failure becomes an answer to its request, and answers have a largest size.
+
+Without this, one refused TCP connection would end the SDK's whole client and take down every call that is under way.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import httpx2
+from mcp_types import JSONRPCError
+
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
+
+_CONNECT_TIMEOUT_S = 30.0
+_SESSION_HEADER = "mcp-session-id"
+
+_NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_NO_SUCH_SESSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+_NOT_THIS_WAY = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+
+
+class Wire(httpx2.AsyncClient):
+    """Sends messages and watches what becomes of them.
+
+    `unreachable` is told when no connection could be made. `read_timeout_s` bounds the server's silence while an answer
+    is awaited. `forgotten` holds the ids of requests that were refused together with the session that they named.
+    `refused` is true once the server had no ear for a handshake here, as one has none that speaks another transport.
+    """
+
+    def __init__(self, headers: Mapping[str, str], read_timeout_s: float, unreachable: Callable[[str], None]) -> None:
+        timeout = httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s)
+        super().__init__(headers={"Accept-Encoding": "identity", **headers}, timeout=timeout)
+        self.forgotten: set[RequestId] = set()
+        self.refused = False
+        self._unreachable = unreachable
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        """Send it. Of a message that is posted, what goes wrong is told in the response."""
+        if request.method != "POST":
+            return await super().send(request, stream=stream, **options)
+        method, number = _read(request)
+        try:
+            response = await super().send(request, stream=True, **options)
+        except _NOT_CONNECTED as exc:
+            reason = f"the server cannot be reached: {words(exc)}"
+            self._unreachable(reason)
+            return _answer(request, None if number is None else unsent(number, reason))
+        except httpx2.TransportError as exc:
+            return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
+        if number is not None:
+            response = await self._looked_at(request, response, method, number)
+        if _is_json(response) and not response.is_stream_consumed:
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Bounded(response.stream)
+        if not stream:
+            await response.aread()
+        return response
+
+    async def _looked_at(
+        self, request: httpx2.Request, response: httpx2.Response, method: str, number: RequestId
+    ) -> httpx2.Response:
+        status = response.status_code
+        if method == "initialize" and status in _NOT_THIS_WAY:
+            self.refused = True
+        if _SESSION_HEADER in request.headers and status in _NO_SUCH_SESSION:
+            self.forgotten.add(number)
+        elif status >= HTTPStatus.BAD_REQUEST and status not in _NOT_THIS_WAY and not _is_json(response):
+            # The SDK would not name the status.
+            await response.aclose()
+            return _answer(request, lost(number, f"the server answered HTTP {_named(status)}"), status)
+        return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The bytes of one answer. It was asked for uncompressed, so that these are what it takes in memory."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Raise StreamError, which the SDK turns into the request's error, where there are too many."""
+        length = 0
+        async for piece in self._inner:
+            length += len(piece)
+            if length > MAX_MESSAGE_BYTES:
+                raise httpx2.StreamError(f"the answer is larger than {MAX_MESSAGE_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the connection that it comes over."""
+        await self._inner.aclose()
+
+
+def _answer(request: httpx2.Request, error: JSONRPCError | None, status: int = 503) -> httpx2.Response:
+    """A response that carries the error; for a message that wants no answer, that it was taken."""
+    if error is None:
+        return httpx2.Response(202, request=request)
+    return httpx2.Response(status, request=request, json=error.model_dump(by_alias=True, exclude_none=True))
+
+
+def _read(request: httpx2.Request) -> tuple[str, RequestId | None]:
+    """The method and the id of what is posted; no id for what wants no answer."""
+    try:
+        message: Any = json.loads(request.content)
+    except ValueError:
+        return "", None
+    if not isinstance(message, dict) or "method" not in message:
+        return "", None
+    return message["method"], message.get("id")
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return str(response.headers.get("content-type", "")).lower().startswith("application/json")
+
+
+def words(exc: Exception) -> str:
+    """What went wrong; some errors have no text."""
+    return str(exc) or type(exc).__name__
+
+
+def _named(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

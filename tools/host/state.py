@@ -1,0 +1,44 @@
+"""Where an MCP server stands: plain facts for people and programs to read."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+Kind = Literal["stdio", "http", "sse"]
+
+
+class Status(StrEnum):
+    """Where a server stands."""
+
+    DISABLED = "disabled"
+    STARTING = "starting"
+    READY = "ready"
+    WAITING = "waiting"
+    """Its last start or connection failed; it is tried again after a while."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """A server for people to read. `reason` says why it is not ready; `restarts` counts starts after the first.
+
+    `last_error` is why a start or a connection failed last, also after it has come back.
+    """
+
+    name: str
+    status: Status
+    reason: str = ""
+    protocol: str | None = None
+    tools: int = 0
+    restarts: int = 0
+    transport: Kind = "stdio"
+    last_error: str = ""
+
+    @property
+    def era(self) -> Literal["handshake", "modern"] | None:
+        """Which of the two ways of speaking the protocol it knows; None while it has said nothing."""
+        if self.protocol is None:
+            return None
+        return "modern" if self.protocol in MODERN_PROTOCOL_VERSIONS else "handshake"
