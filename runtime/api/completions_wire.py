@@ -37,7 +37,7 @@ Prompts = Annotated[
 class CompletionBody(SamplingFields):
     """A text completions request. None: not said."""
 
-    prompt: Annotated[Prompts, BeforeValidator(_prompts)]
+    prompt: Annotated[Prompts, BeforeValidator(_prompts, json_schema_input_type=str | Ids | Prompts)]
     max_tokens: Limit | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     echo: bool | None = None
