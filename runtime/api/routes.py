@@ -17,7 +17,7 @@ from tenuto.runtime.api.auth import Authentication, Keys
 from tenuto.runtime.api.completions import Completions
 from tenuto.runtime.api.docs_page import DocsApi
 from tenuto.runtime.api.errors import Endpoint, openai_errors
-from tenuto.runtime.api.health import HealthApi, gauges
+from tenuto.runtime.api.health import HealthApi, gauges, server_gauges
 from tenuto.runtime.api.mcp_servers import McpServersApi
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.openai_chat import ChatCompletions
@@ -50,7 +50,7 @@ def routes(
     runner: Runner, metrics: Metrics, settings: ApiSettings, mcp_servers: Sequence[McpServer] = ()
 ) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
-    metrics.watch(partial(gauges, runner))
+    metrics.watch(partial(gauges, runner), partial(server_gauges, runner))
     chat = ChatCompletions(runner, settings.keep_alive_s)
     runs = RunsApi(runner, settings.keep_alive_s)
     sessions = SessionsApi(runner)
