@@ -28,6 +28,7 @@ KEYS = ("one", "two", "three", "four")
 READY = "tenuto ready on "
 QUIET_S = 30.0
 WARM_S = 2.0
+LOOKS = 10
 RULES = [
     {
         "user_matches": r"^sum (?P<a>\d+) (?P<b>\d+)$",
@@ -282,10 +283,16 @@ class Server:
             raise SystemExit(f"the server did not start:\n{log.read_text()}")
         return cls(process, line.removeprefix(READY).strip())
 
-    def descriptors(self) -> int:
-        """How many files and sockets it has open; 0 where that cannot be told."""
+    async def descriptors(self) -> int:
+        """How many files and sockets it has open, the fewest of some looks; 0 where that cannot be told."""
         folder = Path(f"/proc/{self.process.pid}/fd")
-        return len([*folder.iterdir()]) if folder.is_dir() else 0
+        if not folder.is_dir():
+            return 0
+        counts = []
+        for _ in range(LOOKS):  # a connection that was just closed by its client may have a moment left
+            await asyncio.sleep(0.2)
+            counts.append(len([*folder.iterdir()]))
+        return min(counts)
 
     def resident_mib(self) -> float:
         """Its memory."""
@@ -336,8 +343,8 @@ async def settled(server: Server) -> tuple[Figures, int, list[str]]:
         figures = await server.figures()
         left = left_over(figures)
         if not left or time.monotonic() > deadline:
-            await asyncio.sleep(0.5)  # connections that were just closed are gone
-            return await server.figures(), server.descriptors(), left
+            descriptors = await server.descriptors()
+            return await server.figures(), descriptors, left
         await asyncio.sleep(0.2)
 
 
