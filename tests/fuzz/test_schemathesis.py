@@ -50,7 +50,13 @@ def test_no_request_makes_an_error_of_the_server_or_an_answer_that_is_not_descri
         *("--generation-database", "none"),
     ]
     done = subprocess.run(
-        command, cwd=server.folder, capture_output=True, text=True, timeout=SECONDS * 2 + 180, check=False
+        command,
+        cwd=server.folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS * 2 + 180,
+        check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-12000:]}\n{done.stderr[-2000:]}\n{server.log[-4000:]}"
     assert "Traceback" not in server.log, server.log[-8000:]
