@@ -17,7 +17,9 @@ def message_fields(table: SlotTable, index: int, item: Item, *, mapped: bool) ->
         case SystemItem():
             return {"role": "system", "content": table.slot(item.text, index) if item.text else ""}
         case UserItem(attachments=(first, *_)):
-            raise TemplateFailed(f"the model cannot read the {first.kind} in the user message at item {index}", "messages")
+            raise TemplateFailed(
+                f"the model cannot read the {first.kind} in the user message at item {index}", "messages"
+            )
         case UserItem():
             return {"role": "user", "content": table.slot(item.text, index)}
         case AssistantItem():
