@@ -285,14 +285,15 @@ class Server:
 
     async def descriptors(self) -> int:
         """How many files and sockets it has open, the fewest of some looks; 0 where that cannot be told."""
-        folder = Path(f"/proc/{self.process.pid}/fd")
-        if not folder.is_dir():
-            return 0
         counts = []
         for _ in range(LOOKS):  # a connection that was just closed by its client may have a moment left
             await asyncio.sleep(0.2)
-            counts.append(len([*folder.iterdir()]))
+            counts.append(self._descriptors_now())
         return min(counts)
+
+    def _descriptors_now(self) -> int:
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        return len([*folder.iterdir()]) if folder.is_dir() else 0
 
     def resident_mib(self) -> float:
         """Its memory."""
