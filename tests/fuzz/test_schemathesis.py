@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ CHECKS = (
     "response_headers_conformance",
     "unsupported_method",
 )
-RULES = [
+RULES: list[dict[str, Any]] = [
     {"user": "tool", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "6*7"}}]},
     {"tool_contains": "42", "text": "It is 42."},
 ]

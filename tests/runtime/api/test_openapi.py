@@ -14,7 +14,7 @@ from tenuto.errors import NotFound, SessionBusy
 from tenuto.runtime.api import operations
 from tenuto.runtime.api import routes as table
 from tenuto.runtime.api.docs_page import page
-from tenuto.runtime.api.openapi import DocumentedRoute, document
+from tenuto.runtime.api.openapi import Doc, DocumentedRoute, document
 from tests.e2e.server import Server, script
 
 DESCRIPTIONS = {"/openapi.json", "/docs"}
@@ -111,7 +111,7 @@ def test_the_short_forms_that_clients_send_are_described(shape: str, value: Any,
 
 
 def test_the_statuses_come_from_the_errors() -> None:
-    doc = operations.Doc("X", "x", None, errors=(NotFound, SessionBusy))
+    doc = Doc("X", "x", None, errors=(NotFound, SessionBusy))
     responses = document([DocumentedRoute("/x", endpoint, ["GET"], doc)])["paths"]["/x"]["get"]["responses"]
     assert set(responses) == {"200", "400", "401", "403", "404", "409", "413", "500"}
     assert "open run" in responses["409"]["description"]
@@ -167,7 +167,7 @@ def test_the_page_is_whole_and_loads_nothing(described: tuple[httpx.Response, ht
 
 
 def test_what_stands_in_a_description_is_text_on_the_page() -> None:
-    doc = operations.Doc("X", "<script>alert(1)</script>", None, description="a `<b>` & c")
+    doc = Doc("X", "<script>alert(1)</script>", None, description="a `<b>` & c")
     html = page(document([DocumentedRoute("/x", endpoint, ["GET"], doc)]), "http://x")
     assert read(html).loads == []
     assert "<code>&lt;b&gt;</code> &amp; c" in html
