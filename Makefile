@@ -2,6 +2,7 @@
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
 #   make check   lint, types and import rules
+#   make fuzz    ten minutes of Schemathesis against a server of its own
 #   make demo    a short tour against a server of its own
 
 PYTHON ?= python3
@@ -12,11 +13,11 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check demo setup setup-dev lock clean
+.PHONY: help serve test fuzz check demo setup setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,5s/^# *//p' Makefile
+	@sed -n '2,6s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
@@ -26,6 +27,9 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -q $(ARGS)
+
+fuzz: $(VENV)/.dev
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -39,9 +39,11 @@ class Commands(click.Group):
 def _serve() -> click.Command:
     def serve(**given: Any) -> None:
         from tenuto.runtime.config import load
+
+        settings = load(_flags(given))  # what is wrong with them is told before the server's parts are imported
         from tenuto.runtime.serve import run
 
-        run(load(_flags(given)))
+        run(settings)
 
     return click.Command(
         "serve",
@@ -97,9 +99,23 @@ def _arguments(flags: dict[str, Any]) -> list[str]:
     return [word for name, values in pairs for value in values for word in (name, str(value))]
 
 
+def _for_people(name: str) -> Callable[[], click.Command]:
+    def made() -> click.Command:
+        from tenuto.runtime.terminal import commands
+
+        command: click.Command = getattr(commands, name)
+        return command
+
+    return made
+
+
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "serve": (_serve, "Load the models and serve them over HTTP and MCP."),
     "mcp": (_mcp, "Speak MCP on stdin and stdout."),
+    "chat": (_for_people("chat"), "Talk with a model in the terminal."),
+    "sessions": (_for_people("sessions"), "List, show, export, import, fork and delete sessions."),
+    "doctor": (_for_people("doctor"), "Say what is installed, what works, and what to do where something is broken."),
+    "completion": (_for_people("completion"), "Print the script that completes these commands in a shell."),
 }
 
 cli = click.version_option(__version__, prog_name="tenuto", message="%(prog)s %(version)s")(

@@ -1,10 +1,10 @@
 """The figures that /metrics shows. Counters are told to it; gauges are read when somebody looks. No HTTP, no loop."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -22,6 +22,21 @@ class ModelGauges:
     cache_bytes: Mapping[str, int]
     """By residency."""
     queue_depth: int
+    steps: int = 0
+    step_tokens: Mapping[str, int] = field(default_factory=dict)
+    """What all steps so far have `computed` and `sampled`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGauges:
+    """How the server stands now, beside its models."""
+
+    runs: Mapping[str, int]
+    """`working`: with a leg under way; `waiting`: for a client, a person or an approval."""
+    sessions: int
+    """Those in memory."""
+    tasks: int
+    """Of the event loop."""
 
 
 class Metrics:
@@ -34,6 +49,7 @@ class Metrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._requests = Counter("tenuto_requests", "Runs that have ended.", ["model", "status"], registry=registry)
+        self._started = Counter("tenuto_runs_started", "Runs that have begun.", ["model"], registry=registry)
         self._durations = Histogram(
             "tenuto_inference_duration_seconds",
             "From a request's admission to the end of its answer.",
@@ -62,6 +78,10 @@ class Metrics:
             "tenuto_tool_calls", "Calls of servers' tools.", ["server", "tool", "status"], registry=registry
         )
 
+    def run_started(self, model: str) -> None:
+        """A run has begun; it ends once, and waits in between as often as it will."""
+        self._started.labels(model).inc()
+
     def observe_run(self, model: str, status: str, duration_s: float) -> None:
         """A run has ended."""
         self._requests.labels(model, status).inc()
@@ -83,9 +103,11 @@ class Metrics:
         """A server's tool has answered, or was not called. `tool` is one that the server lists."""
         self._tool_calls.labels(server, tool, status).inc()
 
-    def watch(self, read: Callable[[], Iterable[ModelGauges]]) -> None:
-        """Show these gauges. `read` is called at every scrape, on the thread that scrapes. Once for each server."""
-        self._registry.register(_Gauges(read))
+    def watch(
+        self, models: Callable[[], Iterable[ModelGauges]], server: Callable[[], ServerGauges] | None = None
+    ) -> None:
+        """Show these gauges. They are read at every scrape, on the thread that scrapes. Once for each server."""
+        self._registry.register(_Gauges(models, server))
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics as text, and its content type, in the form that an Accept header asks for."""
@@ -94,17 +116,33 @@ class Metrics:
 
 
 class _Gauges(Collector):
-    def __init__(self, read: Callable[[], Iterable[ModelGauges]]) -> None:
-        self._read = read
+    def __init__(self, models: Callable[[], Iterable[ModelGauges]], server: Callable[[], ServerGauges] | None) -> None:
+        self._models, self._server = models, server
 
     def collect(self) -> Iterator[Metric]:
         sequences = GaugeMetricFamily("tenuto_sequences", "Sequences by state.", labels=["model", "state"])
         cache = GaugeMetricFamily("tenuto_cache_bytes", "Bytes of cache by residency.", labels=["model", "residency"])
         queue = GaugeMetricFamily("tenuto_queue_depth", "Requests that wait for the model.", labels=["model"])
-        for model in self._read():
+        steps = CounterMetricFamily("tenuto_steps", "Steps of the model.", labels=["model"])
+        fed = CounterMetricFamily("tenuto_step_tokens", "Tokens of all steps.", labels=["model", "kind"])
+        for model in self._models():
+            steps.add_metric([model.model], model.steps)
+            for kind, count in model.step_tokens.items():
+                fed.add_metric([model.model, kind], count)
             for state, count in model.sequences.items():
                 sequences.add_metric([model.model, state], count)
             for residency, count in model.cache_bytes.items():
                 cache.add_metric([model.model, residency], count)
             queue.add_metric([model.model], model.queue_depth)
-        yield from (sequences, cache, queue)
+        yield from (sequences, cache, queue, steps, fed)
+        if self._server is not None:
+            yield from _server_gauges(self._server())
+
+
+def _server_gauges(server: ServerGauges) -> Iterator[Metric]:
+    runs = GaugeMetricFamily("tenuto_runs", "Runs that have not ended.", labels=["state"])
+    for state, count in server.runs.items():
+        runs.add_metric([state], count)
+    yield runs
+    yield GaugeMetricFamily("tenuto_sessions_in_memory", "Sessions in memory.", value=server.sessions)
+    yield GaugeMetricFamily("tenuto_tasks", "Tasks of the event loop.", value=server.tasks)

@@ -49,6 +49,11 @@ class Directory:
         self._live: WeakValueDictionary[Key, Session] = WeakValueDictionary()
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
 
+    @property
+    def in_memory(self) -> int:
+        """How many sessions are in memory."""
+        return len(self._live)
+
     async def get(self, principal: str, id: str) -> Session | None:
         """The principal's session of this id; using an implicit one prolongs its time."""
         async with self._lock((principal, id)):

@@ -30,7 +30,9 @@ class _Ledger(_Model):
     spans: list[list[_Token]]
 
 
-class _Document(_Model):
+class Document(_Model):
+    """What `export` gives and `restore` reads."""
+
     version: Literal[1]
     id: str | None = None
     created_at: float
@@ -76,7 +78,7 @@ def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, 
         InvalidRequest: the document is not one of ours; the text and `param` name the place.
     """
     try:
-        read = _Document.model_validate(document)
+        read = Document.model_validate(document)
     except ValidationError as exc:
         error = exc.errors(include_url=False, include_context=False)[0]
         path = ".".join(str(part) for part in error["loc"]) or "body"

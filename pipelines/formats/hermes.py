@@ -51,7 +51,7 @@ class Hermes:
         """Lark for a turn from its first token: the reasoning of a model that reasons, and then `body`."""
         if not self.reasons or self.think.id is None or self.thought.id is None:
             return body
-        thoughts = f"/(.|\\n)*/ {self.thought.lark} /\\n*/"
+        thoughts = f"/(.|\\n)*/ {self.thought.lark} /\\n{{0,2}}/"
         return f"{thoughts} ( {body} )" if self.open_reasoning else f"( {self.think.lark} {thoughts} )? ( {body} )"
 
 

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import TenutoError
+from tenuto.errors import ContextTooLong, TenutoError
 from tenuto.runtime.api.body import read_body
 from tenuto.runtime.api.completions_answer import Envelope, Text, TextChunks, choice, closing, usage
 from tenuto.runtime.api.completions_request import CompletionRequest, read_completion
@@ -55,8 +55,10 @@ class Texts:
         try:
             for text in wanted.texts:
                 self._runs.append(runner.complete(text.raw))
-        except BaseException:
+        except BaseException as exc:
             self._close()
+            if isinstance(exc, ContextTooLong):
+                exc.param = "prompt"
             raise
 
     async def disconnected(self) -> None:

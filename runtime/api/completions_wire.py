@@ -19,25 +19,25 @@ DEFAULT_TOKENS = 16
 
 def _prompts(value: Any) -> Any:
     """One prompt is a list of one; a list of whole numbers is one prompt of token ids."""
-    if isinstance(value, str):
+    if isinstance(value, str) or _are_ids(value):
         return [value]
-    if not isinstance(value, list):
-        raise PydanticCustomError("prompt", "must be a string, a list of strings, or token ids")
-    if value and all(isinstance(token, int) for token in value):
-        return [value]
-    return value
+    if isinstance(value, list) and value and all(isinstance(one, str) or _are_ids(one) for one in value):
+        return value
+    raise PydanticCustomError("prompt", "must be a string, a list of token ids, or a list of either")
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int and 0 <= one < 2**31 for one in value)
 
 
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
-Prompts = Annotated[
-    list[Annotated[str | Ids, Field(union_mode="smart")]], Field(min_length=1, max_length=MOST_COMPLETIONS)
-]
+Prompts = Annotated[list[str | Ids], Field(min_length=1, max_length=MOST_COMPLETIONS)]
 
 
 class CompletionBody(SamplingFields):
     """A text completions request. None: not said."""
 
-    prompt: Annotated[Prompts, BeforeValidator(_prompts)]
+    prompt: Annotated[Prompts, BeforeValidator(_prompts, json_schema_input_type=str | Ids | Prompts)]
     max_tokens: Limit | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     echo: bool | None = None

@@ -1,5 +1,6 @@
 """/health, /ready and /metrics: whether the server is alive and makes progress, and its figures."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from tenuto.runtime.engine.engine import EngineState
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop.runner import Runner
-from tenuto.runtime.metrics import Metrics, ModelGauges
+from tenuto.runtime.metrics import Metrics, ModelGauges, ServerGauges
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,18 @@ def gauges(runner: Runner) -> list[ModelGauges]:
             {name.value: count for name, count in state.sequences.items()},
             {name.value: count for name, count in state.cache_bytes.items()},
             state.sequences.get(State.WAITING, 0),
+            state.steps,
+            {"computed": state.computed, "sampled": state.sampled},
         )
         for model, state in runner.engines().items()
     ]
+
+
+def server_gauges(runner: Runner) -> ServerGauges:
+    """How the server stands, for a scrape. Event-loop thread only."""
+    working, waiting = runner.open_runs()
+    sessions = runner.directory.in_memory
+    return ServerGauges({"working": working, "waiting": waiting}, sessions, len(asyncio.all_tasks()))
 
 
 def _status(status: str, models: Iterable[str] | None = None) -> Response:

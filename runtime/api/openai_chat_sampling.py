@@ -45,7 +45,8 @@ class SamplingFields(Wire):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)] | None, BeforeValidator(strings)
+        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)] | None,
+        BeforeValidator(strings, json_schema_input_type=str | list[str] | None),
     ] = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None

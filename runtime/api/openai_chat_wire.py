@@ -67,12 +67,12 @@ class Part(Wire):
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: Annotated[Image | None, BeforeValidator(_url)] = None
+    image_url: Annotated[Image | None, BeforeValidator(_url, json_schema_input_type=Image | str | None)] = None
     input_audio: Audio | None = None
     file: File | None = None
 
 
-Content = Annotated[list[Part], BeforeValidator(_parts)]
+Content = Annotated[list[Part], BeforeValidator(_parts, json_schema_input_type=str | list[Part] | None)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
 
@@ -127,7 +127,9 @@ class Tool(Wire):
     type: str
     function: Function | None = None
     server_label: Annotated[str, Field(min_length=1)] | None = None
-    allowed_tools: Annotated[AllowedTools | None, BeforeValidator(_allowed)] = None
+    allowed_tools: Annotated[
+        AllowedTools | None, BeforeValidator(_allowed, json_schema_input_type=AllowedTools | list[str] | None)
+    ] = None
 
 
 class Named(Wire):
@@ -186,7 +188,10 @@ class ChatBody(SamplingFields):
     response_format: Format | None = None
 
     tools: list[Tool] | None = None
-    tool_choice: Annotated[Choice | None, BeforeValidator(_choice)] = None
+    tool_choice: Annotated[
+        Choice | None,
+        BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | Choice | None),
+    ] = None
     parallel_tool_calls: bool | None = None
 
     user: str | None = None

@@ -11,16 +11,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tenuto.runtime.api import operations
 from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.auth import Authentication, Keys
+from tenuto.runtime.api.completions import Completions
+from tenuto.runtime.api.docs_page import DocsApi
 from tenuto.runtime.api.errors import Endpoint, openai_errors
-from tenuto.runtime.api.health import HealthApi, gauges
+from tenuto.runtime.api.health import HealthApi, gauges, server_gauges
 from tenuto.runtime.api.mcp_servers import McpServersApi
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.openai_chat import ChatCompletions
+from tenuto.runtime.api.openapi import Doc, DocumentedRoute, document
 from tenuto.runtime.api.runs import RunsApi
 from tenuto.runtime.api.security import Guard
 from tenuto.runtime.api.sessions import SessionsApi
+from tenuto.runtime.api.tokenize import TokenizeApi
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
 from tenuto.tools.host import McpServer
@@ -45,34 +50,41 @@ def routes(
     runner: Runner, metrics: Metrics, settings: ApiSettings, mcp_servers: Sequence[McpServer] = ()
 ) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
-    metrics.watch(partial(gauges, runner))
+    metrics.watch(partial(gauges, runner), partial(server_gauges, runner))
     chat = ChatCompletions(runner, settings.keep_alive_s)
     runs = RunsApi(runner, settings.keep_alive_s)
     sessions = SessionsApi(runner)
     models = ModelsApi(runner.models)
+    completions = Completions(runner, settings.keep_alive_s)
+    tokens = TokenizeApi(runner)
     health = HealthApi(runner, metrics, settings.stall_s)
-    return [
-        _route("/v1/chat/completions", chat.create, methods=["POST"]),
-        _route("/v1/models", models.index),
-        _route("/v1/models/{id:path}", models.show),
-        _route("/v1/sessions", sessions.index),
-        _route("/v1/sessions/{id}", sessions.export),
-        _route("/v1/sessions/{id}", sessions.put, methods=["PUT"]),
-        _route("/v1/sessions/{id}", sessions.delete, methods=["DELETE"]),
-        _route("/v1/sessions/{id}/fork", sessions.fork, methods=["POST"]),
-        _route("/v1/runs/{id}", runs.show),
-        _route("/v1/runs/{id}/cancel", runs.cancel, methods=["POST"]),
-        _route("/v1/runs/{id}/events", runs.events),
-        _route("/v1/agent/approvals/{id}", ApprovalsApi(runner).decide, methods=["POST"]),
-        _route("/v1/mcp/servers", McpServersApi(mcp_servers, runner.registry).index),
-        _route("/health", health.health),
-        _route("/ready", health.ready),
-        _route("/metrics", health.figures),
+    described = [
+        _route("/v1/chat/completions", chat.create, operations.CHAT, methods=["POST"]),
+        _route("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
+        _route("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),
+        _route("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),
+        _route("/v1/models", models.index, operations.MODELS),
+        _route("/v1/models/{id:path}", models.show, operations.MODEL),
+        _route("/v1/sessions", sessions.index, operations.SESSIONS),
+        _route("/v1/sessions/{id}", sessions.export, operations.SESSION),
+        _route("/v1/sessions/{id}", sessions.put, operations.IMPORT, methods=["PUT"]),
+        _route("/v1/sessions/{id}", sessions.delete, operations.DELETE, methods=["DELETE"]),
+        _route("/v1/sessions/{id}/fork", sessions.fork, operations.FORK, methods=["POST"]),
+        _route("/v1/runs/{id}", runs.show, operations.RUN),
+        _route("/v1/runs/{id}/cancel", runs.cancel, operations.CANCEL, methods=["POST"]),
+        _route("/v1/runs/{id}/events", runs.events, operations.EVENTS),
+        _route("/v1/agent/approvals/{id}", ApprovalsApi(runner).decide, operations.APPROVAL, methods=["POST"]),
+        _route("/v1/mcp/servers", McpServersApi(mcp_servers, runner.registry).index, operations.MCP_SERVERS),
+        _route("/health", health.health, operations.HEALTH),
+        _route("/ready", health.ready, operations.READY),
+        _route("/metrics", health.figures, operations.METRICS),
     ]
+    docs = DocsApi(partial(document, described))
+    return [*described, Route("/openapi.json", docs.document), Route("/docs", docs.page)]
 
 
-def _route(path: str, endpoint: Endpoint, methods: Sequence[str] = ("GET",)) -> Route:
-    return Route(path, openai_errors(endpoint), methods=methods)
+def _route(path: str, endpoint: Endpoint, doc: Doc, methods: Sequence[str] = ("GET",)) -> Route:
+    return DocumentedRoute(path, openai_errors(endpoint), methods, doc)
 
 
 def guarded(app: ASGIApp, keys: Keys, settings: ApiSettings) -> ASGIApp:

@@ -52,6 +52,10 @@ class Desk:
         """The runs that have a leg under way."""
         return [run for run in self._open.values() if run.working]
 
+    def waiting(self) -> int:
+        """How many runs wait, in memory or in the store."""
+        return len(self.pauses)
+
     def add(self, run: Run) -> None:
         """A leg of this run begins."""
         self._open[run.id] = run

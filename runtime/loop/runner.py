@@ -205,6 +205,8 @@ class Runner:
         admitted.run.begin_leg(scope)
         admitted.run.close_waiting = self._close_waiting
         self._desk.add(admitted.run)
+        if not admitted.run.rounds:
+            self._house.metrics.run_started(model.id)
         self._group.start_soon(self._drive, leg, scope)
         return leg
 
@@ -324,6 +326,10 @@ class Runner:
         return session
 
     # Tools and health.
+
+    def open_runs(self) -> tuple[int, int]:
+        """How many runs are at work, and how many wait for a client or a person."""
+        return len(self._desk.working()), self._desk.waiting()
 
     async def call_tool(
         self,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import Backend, Bitmask, Pipeline, Row, RowFailed, Sampling, Snapshot
+from tenuto.pipelines.base import Backend, Bitmask, Pipeline, Row, RowFailed, Sampling, Snapshot, TokenLogprob
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.sessions.items import UserItem
 
@@ -386,3 +386,49 @@ def test_slots_hold_what_a_list_of_tokens_would_hold(
         backend.release(slot)
     for stream, tokens in zip(streams, held, strict=True):
         assert_same(alone(backend, [*tokens, *prompts[0]], 3), stream)
+
+
+def test_logprobs_are_told_where_they_are_asked_for_and_change_nothing(
+    backend: Backend, prompts: list[list[int]]
+) -> None:
+    plain = alone(backend, prompts[0], 1)
+    samplers = [backend.sampler(Sampling(logprobs=3)), backend.sampler(Sampling())]
+    rows = [Row(slot, 0, prompts[0], sampler) for slot, sampler in enumerate(samplers)]
+    told, untold = backend.collect(backend.launch(rows))
+    assert isinstance(told, TokenLogprob)
+    assert untold == told.token == plain.tokens[0]
+    assert told.top[0] == (told.token, told.logprob)
+    assert len(told.top) == 3
+    values = [value for _, value in told.top]
+    assert values == sorted(values, reverse=True)
+    assert all(value <= 0 for value in values)
+    if plain.logits:
+        logits = plain.logits[0].astype(np.float64)
+        expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+        assert np.allclose(values, np.sort(expected)[::-1][:3], atol=NEAR)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logprobs_are_those_before_bias_temperature_and_mask(
+    pipeline: Pipeline, backend: Backend, prompts: list[list[int]], temperature: float
+) -> None:
+    (free,) = backend.collect(backend.launch([Row(0, 0, prompts[0], backend.sampler(Sampling(logprobs=4)))]))
+    held = Sampling(temperature=temperature, logprobs=4, logit_bias=((66, 5.0),), presence_penalty=1.0)
+    mask = mask_of(pipeline, (65, 66))
+    (told,) = backend.collect(backend.launch([Row(1, 0, prompts[0], backend.sampler(held), mask)]))
+    assert isinstance(free, TokenLogprob)
+    assert isinstance(told, TokenLogprob)
+    assert told.token in (65, 66)
+    assert [token for token, _ in told.top] == [token for token, _ in free.top]
+    assert np.allclose([value for _, value in told.top], [value for _, value in free.top], atol=NEAR)
+    assert told.logprob < free.logprob
+
+
+def test_a_bias_decides_what_is_likeliest(backend: Backend, prompts: list[list[int]]) -> None:
+    likeliest = alone(backend, prompts[0], 1).tokens[0]
+    banned = Stream(0, feed=list(prompts[0]))
+    step(backend, [banned], sampling=Sampling(logit_bias=((likeliest, -100.0),)))
+    assert banned.tokens != [likeliest]
+    wanted = Stream(1, feed=list(prompts[0]))
+    step(backend, [wanted], sampling=Sampling(logit_bias=((67, 100.0),)))
+    assert wanted.tokens == [67]

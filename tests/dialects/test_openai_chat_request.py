@@ -180,7 +180,7 @@ def test_calls_may_be_narrowed_to_some_of_the_tools(mode: str, choice: ToolChoic
 
 
 def test_penalties_biases_and_logprobs_are_the_samplings() -> None:
-    body = {
+    body: dict[str, Any] = {
         "presence_penalty": 0.5,
         "frequency_penalty": -2,
         "repeat_penalty": 1.1,
@@ -506,9 +506,9 @@ def test_what_cannot_be_understood_is_refused_and_the_field_named(body: dict[str
     ],
 )
 def test_a_wrong_header_is_refused(headers: dict[str, str], param: str) -> None:
-    body: dict[str, Any] = {"session_id": {"session_id": "one"}, "n": {"n": 2}}.get(param, {})
+    bodies: dict[str, dict[str, Any]] = {"session_id": {"session_id": "one"}, "n": {"n": 2}}
     with pytest.raises(InvalidRequest) as refused:
-        read(body, headers)
+        read(bodies.get(param, {}), headers)
     assert refused.value.param == param
 
 

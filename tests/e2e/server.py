@@ -82,6 +82,11 @@ class Server:
         """Ask it to stop; its exit code."""
         assert self.process is not None
         self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for its end after a signal; its exit code."""
+        assert self.process is not None
         code = self.process.wait(STOP_S)
         self._forget()
         return code

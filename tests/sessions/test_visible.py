@@ -1,13 +1,24 @@
 """What a client saw of a session."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+    item_from_json,
+    item_to_json,
+)
 from tenuto.sessions.visible import Trace, canonical, canonical_arguments, difference, digests, visible
 
 SERVER = ToolCall("s1", "look", "{}", server=True)
@@ -173,3 +184,16 @@ def test_results_stand_in_the_order_of_their_calls_and_have_their_names() -> Non
     asking = AssistantItem("", "", (ToolCall("1", "a", ""), ToolCall("2", "b", "")))
     given_: list[Item] = [asking, ToolResultItem("2", "", "y"), ToolResultItem("1", "", "x"), UserItem("u")]
     assert canonical(given_) == [asking, ToolResultItem("1", "a", "x"), ToolResultItem("2", "b", "y"), UserItem("u")]
+
+
+def test_what_a_message_carries_is_content() -> None:
+    image = Attachment("image", "image/png", data="aGk=")
+    plain, seen, other = UserItem("x"), UserItem("x", (image,)), UserItem("x", (replace(image, data="aG8="),))
+    assert difference(seen, UserItem("x", (image,))) is None
+    assert difference(plain, seen) == difference(seen, other) == "attachments"
+    assert len({digests(visible([item]))[0] for item in (plain, seen, other)}) == 3
+    assert item_from_json(item_to_json(seen)) == seen
+
+
+def test_items_kept_before_they_could_carry_anything_are_read() -> None:
+    assert item_from_json('{"text": "x", "kind": "user"}') == UserItem("x")

@@ -151,3 +151,16 @@ def test_a_misspelt_key_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == [
         "mcp.json: server 's': unknown keys are ignored: permision"
     ]
+
+
+def test_settings_of_single_tools_come_before_those_of_the_server() -> None:
+    tools = {"read_*": {"permission": "auto", "timeout_s": 5}, "read_all": {"timeout_s": 600, "max_concurrency": 1}}
+    entry = {"url": "https://example.com/sse", "type": "sse", "permission": "deny", "tools": tools}
+    (config,) = parse_mcp_config(json.dumps({"mcpServers": {"a": entry}}), "mcp.json", {})
+    assert isinstance(config.target, HttpTarget)
+    assert config.target.kind == "sse"
+    names = ("read_one", "read_all", "write")
+    assert [config.timeout_of(name) for name in names] == [5, 600, 120]
+    assert [config.concurrency_of(name) for name in names] == [8, 1, 8]
+    assert [config.permission.look_up(name) for name in names] == [Permission.AUTO, Permission.AUTO, Permission.DENY]
+    assert config.longest_timeout_s == 600

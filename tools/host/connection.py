@@ -62,6 +62,10 @@ class Connection:
         """Why nothing can be called any more."""
         return self._transport.ending
 
+    def give_up(self) -> None:
+        """Say that nothing can be called any more; a caller may find that out before the owner."""
+        self._transport.ended.set()
+
     @property
     def modern(self) -> bool:
         """Whether the server speaks the protocol without a handshake."""

@@ -14,7 +14,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from tenuto.tools.host.http_client import Wire, words
 from tenuto.tools.host.mending import mend_listing
-from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, lost, unsent
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, lost, unsent, unsent_reason
 from tenuto.tools.mcp_config import HttpTarget
 
 _POSTS = 64
@@ -28,7 +28,7 @@ class HttpTransport:
         self.ended = anyio.Event()
         self.ending = "the server closed the connection"
         self._target = target
-        self._wire = Wire(target.headers, read_timeout_s, self._end)
+        self._wire = Wire(target.headers, read_timeout_s)
 
     @property
     def refused(self) -> bool:
@@ -51,7 +51,10 @@ class HttpTransport:
             async def relay() -> None:
                 async with sender:
                     async for message in read:
-                        await sender.send(self._looked_at(message))
+                        seen = self._looked_at(message)
+                        await sender.send(seen)
+                        # Only now: the call shall hear that it was not sent before all calls hear of the end.
+                        self._end(unsent_reason(seen))
                 self.ended.set()
 
             tasks.start_soon(relay)
@@ -68,13 +71,11 @@ class HttpTransport:
         elif isinstance(message.message, JSONRPCError) and message.message.id in self._wire.forgotten:
             self._wire.forgotten.discard(message.message.id)
             if "session" in message.message.error.message.lower():
-                reason = "the server has forgotten the session"
-                self._end(reason)
-                return SessionMessage(unsent(message.message.id, reason))
+                return SessionMessage(unsent(message.message.id, "the server has forgotten the session"))
         return message
 
-    def _end(self, reason: str) -> None:
-        if not self.ended.is_set():
+    def _end(self, reason: str | None) -> None:
+        if reason is not None and not self.ended.is_set():
             self.ending = reason
             self.ended.set()
 
@@ -92,7 +93,7 @@ class SseTransport:
         self.ended = anyio.Event()
         self.ending = "the server closed its stream of events"
         self._target = target
-        self._wire = Wire(target.headers, read_timeout_s, self._end)
+        self._wire = Wire(target.headers, read_timeout_s)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Streams, None]:
@@ -158,8 +159,10 @@ class SseTransport:
             async with places:
                 failure = await self._post(http, endpoint, message)
             if failure is not None:
+                answer = SessionMessage(failure)
                 with suppress(*_GONE):
-                    await to_session.send(SessionMessage(failure))
+                    await to_session.send(answer)
+                self._end(unsent_reason(answer))
 
         async with from_session, anyio.create_task_group() as tasks:
             async for each in from_session:
@@ -181,13 +184,11 @@ class SseTransport:
             failure = JSONRPCError.model_validate_json(response.content)
         except ValueError:
             # A stream that is open and a message that is refused: the server has lost this session.
-            reason = f"the server refused the message with HTTP {response.status_code}"
-            self._end(reason)
-            return unsent(message.id, reason)
+            return unsent(message.id, f"the server refused the message with HTTP {response.status_code}")
         return failure.model_copy(update={"id": message.id})
 
-    def _end(self, reason: str) -> None:
-        if not self.ended.is_set():
+    def _end(self, reason: str | None) -> None:
+        if reason is not None and not self.ended.is_set():
             self.ending = reason
             self.ended.set()
 

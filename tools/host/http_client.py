@@ -4,12 +4,12 @@ Without this, one refused TCP connection would end the SDK's whole client and ta
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 import httpx2
-from mcp_types import JSONRPCError
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 
 from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
 
@@ -24,17 +24,16 @@ _NOT_THIS_WAY = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD
 class Wire(httpx2.AsyncClient):
     """Sends messages and watches what becomes of them.
 
-    `unreachable` is told when no connection could be made. `read_timeout_s` bounds the server's silence while an answer
-    is awaited. `forgotten` holds the ids of requests that were refused together with the session that they named.
-    `refused` is true once the server had no ear for a handshake here, as one has none that speaks another transport.
+    `read_timeout_s` bounds the server's silence while an answer is awaited. `forgotten` holds the ids of requests that
+    were refused together with the session that they named. `refused` is true once the server had no ear for a handshake
+    here, as one has none that speaks another transport.
     """
 
-    def __init__(self, headers: Mapping[str, str], read_timeout_s: float, unreachable: Callable[[str], None]) -> None:
+    def __init__(self, headers: Mapping[str, str], read_timeout_s: float) -> None:
         timeout = httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s)
         super().__init__(headers={"Accept-Encoding": "identity", **headers}, timeout=timeout)
         self.forgotten: set[RequestId] = set()
         self.refused = False
-        self._unreachable = unreachable
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send it. Of a message that is posted, what goes wrong is told in the response."""
@@ -45,15 +44,13 @@ class Wire(httpx2.AsyncClient):
             response = await super().send(request, stream=True, **options)
         except _NOT_CONNECTED as exc:
             reason = f"the server cannot be reached: {words(exc)}"
-            self._unreachable(reason)
             return _answer(request, None if number is None else unsent(number, reason))
         except httpx2.TransportError as exc:
             return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
         if number is not None:
             response = await self._looked_at(request, response, method, number)
         if _is_json(response) and not response.is_stream_consumed:
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Bounded(response.stream)
+            return await _whole(request, response, number)
         if not stream:
             await response.aread()
         return response
@@ -73,24 +70,23 @@ class Wire(httpx2.AsyncClient):
         return response
 
 
-class _Bounded(httpx2.AsyncByteStream):
-    """The bytes of one answer. It was asked for uncompressed, so that these are what it takes in memory."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Raise StreamError, which the SDK turns into the request's error, where there are too many."""
-        length = 0
-        async for piece in self._inner:
-            length += len(piece)
-            if length > MAX_MESSAGE_BYTES:
-                raise httpx2.StreamError(f"the answer is larger than {MAX_MESSAGE_BYTES} bytes")
-            yield piece
-
-    async def aclose(self) -> None:
-        """Close the connection that it comes over."""
-        await self._inner.aclose()
+async def _whole(request: httpx2.Request, response: httpx2.Response, number: RequestId | None) -> httpx2.Response:
+    """The response with its body, which is bounded; what went wrong with that, as the answer to the request."""
+    # It was asked for uncompressed, so that its bytes on the wire are what it takes in memory.
+    content = bytearray()
+    try:
+        async for piece in response.aiter_raw():
+            content += piece
+            if len(content) > MAX_MESSAGE_BYTES:
+                reason = f"the answer is larger than {MAX_MESSAGE_BYTES} bytes"
+                error = ErrorData(code=INTERNAL_ERROR, message=reason)
+                failed = None if number is None else JSONRPCError(jsonrpc="2.0", id=number, error=error)
+                return _answer(request, failed)
+    except httpx2.TransportError as exc:
+        return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
+    finally:
+        await response.aclose()
+    return httpx2.Response(response.status_code, headers=response.headers, content=bytes(content), request=request)
 
 
 def _answer(request: httpx2.Request, error: JSONRPCError | None, status: int = 503) -> httpx2.Response:

@@ -33,6 +33,9 @@ PATIENCE_S = 2.0
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
 
+_CLOSED = "Connection closed"
+"""What the SDK says where it knows no reason."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -158,6 +161,10 @@ class McpServer:
                     scope.deadline = float("inf")
                     await self._serve(connection, tools, transport)
             raise TimeoutError(f"it was not ready within {self.config.start_timeout_s:g} s")
+        except Exception as exc:
+            if self._connection is None and transport.ended.is_set() and _reason(exc) == _CLOSED:
+                raise _Lost(transport.ending) from exc  # the SDK only says that it was closed
+            raise
         finally:
             self._ended_early = self._connection is None and transport.ended.is_set()
             self._refused = self._connection is None and transport.refused
@@ -273,7 +280,10 @@ class McpServer:
             if is_unsent(exc):
                 raise _Unsent(self._secrets.hidden(exc.error.message)) from exc
             if exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT) or self._connection is not connection:
-                raise self._lost(name, connection, exc.error.message) from exc
+                failed = self._lost(name, connection, exc.error.message)
+                if exc.error.message == _CLOSED:
+                    connection.give_up()
+                raise failed from exc
             return ToolResult(f"Error: {exc.message}", is_error=True)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
             raise self._lost(name, connection) from exc

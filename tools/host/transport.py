@@ -44,6 +44,14 @@ def unsent(request: RequestId, reason: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
+def unsent_reason(message: Incoming) -> str | None:
+    """Why a request was not sent, where that is what the message tells."""
+    if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCError):
+        error = message.message.error
+        return error.message if error.data == _UNSENT else None
+    return None
+
+
 def is_unsent(exc: MCPError) -> bool:
     """Whether a request failed by `unsent`: then it may be made again without harm."""
     return exc.code == CONNECTION_CLOSED and exc.error.data == _UNSENT

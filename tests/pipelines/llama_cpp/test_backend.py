@@ -63,3 +63,35 @@ def test_the_bytes_of_a_token_are_those_of_its_keys_and_values(model: Model, bac
 def test_a_cache_beyond_all_memory_is_refused(model: Model) -> None:
     with pytest.raises(ModelLoadFailed, match=r"no cache of 64 x 100000000 tokens"):
         LlamaBackend(model, LlamaSettings(slots=64, cells=100_000_000))
+
+
+def say(backend: LlamaBackend, prompt: list[int], sampling: Sampling, count: int) -> list[int]:
+    """What one round of a sequence samples."""
+    sampler, held, feed, said = backend.sampler(sampling, prompt), 0, prompt[-8:], list[int]()
+    for _ in range(count):
+        (token,) = backend.collect(backend.launch([Row(0, held, feed, sampler)]))
+        assert isinstance(token, int)
+        held += len(feed)
+        feed = [token]
+        said.append(token)
+    sampler.close()
+    backend.release(0)
+    return said
+
+
+def test_presence_counts_once_and_frequency_each_time_over_what_was_said(backend: LlamaBackend) -> None:
+    # Two tokens lead by far, the second by less than the first: only what they have said can part them.
+    one, other = 65, 66
+    lead = ((one, 600.0), (other, 500.0))
+    assert say(backend, [one, one, 67], Sampling(logit_bias=lead), 3) == [one] * 3
+    present = say(backend, [one, one, 67], Sampling(logit_bias=lead, presence_penalty=200.0), 4)
+    assert present == [one, other, one, one]
+    frequent = say(backend, [one, one, 67], Sampling(logit_bias=lead, frequency_penalty=200.0), 5)
+    assert frequent == [one, other, one, other, one]
+
+
+def test_repetition_counts_the_last_of_the_prompt_too(backend: LlamaBackend) -> None:
+    one, other = 65, 66
+    repetition = Sampling(logit_bias=((one, 600.0), (other, 500.0)), repetition_penalty=2.0)
+    assert say(backend, [one, 67], repetition, 1) == [other]
+    assert say(backend, [one] + [67] * 64, repetition, 1) == [one], "it is out of the last 64"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.items import Attachment, ToolSpec
 from tenuto.tools.host.results import shortened, to_result, to_tool
 from tenuto.tools.spec import Annotations, Tool, ToolResult
 
@@ -90,3 +90,16 @@ def test_hints_that_are_absent_mean_what_the_protocol_says() -> None:
     assert to_tool(t.Tool(name="a", input_schema=schema, annotations=hints)).annotations == Annotations(
         title="A", read_only=True, idempotent=False, destructive=False, open_world=False
     )
+
+
+def test_what_is_no_text_is_kept_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenuto.tools.host.results.MAX_ATTACHMENT_CHARACTERS", 10)
+    image = t.ImageContent(type="image", data="AAAA", mime_type="image/png")
+    large = t.AudioContent(type="audio", data="A" * 12, mime_type="audio/wav")
+    link = t.ResourceLink(type="resource_link", name="n", uri="a:b")
+    kept = result(text("a"), image, large, link)
+    assert kept.attachments == (
+        Attachment("image", "image/png", data="AAAA"),
+        Attachment("file", "application/octet-stream", uri="a:b"),
+    )
+    assert "[audio: audio/wav, 9 bytes]" in kept.text

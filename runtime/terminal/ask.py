@@ -1,0 +1,106 @@
+"""What a person types: messages with line editing, and answers to approvals. Built on prompt_toolkit."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tenuto.runtime.terminal.talk import NOBODY, Decision
+from tenuto.runtime.terminal.words import harmless
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindings
+
+QUESTION = "  y yes · n no · a always in this chat · d no, and say why > "
+
+
+class Prompt:
+    """Lines with editing, history and completion of commands. A paste of several lines is one message."""
+
+    def __init__(self, commands: Sequence[str]) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+
+        self._messages: PromptSession[str] = PromptSession(
+            completer=WordCompleter([*commands], sentence=True),
+            complete_while_typing=False,
+            multiline=True,
+            key_bindings=_keys(),
+            prompt_continuation="  ",
+        )
+        self._answers: PromptSession[str] = PromptSession()
+
+    def message(self) -> str:
+        """The next message. Raises KeyboardInterrupt on Ctrl-C and EOFError on Ctrl-D."""
+        return self._messages.prompt("> ")
+
+    def decide(self, words: str) -> Decision:
+        """Ask about a call until the answer is one."""
+        click.secho(f"? may it call {harmless(words)}", fg="yellow", bold=True)
+        while True:
+            decision = decision_of(self._answers.prompt(QUESTION), self._why)
+            if decision is not None:
+                return decision
+
+    def _why(self) -> str:
+        return self._answers.prompt("  what shall the model read > ")
+
+
+class Lines:
+    """The same questions for a single message: on stderr, so that stdout has the answer alone."""
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+
+    def decide(self, words: str) -> Decision:
+        """Approve where `--yes` said so, ask where somebody is there, and deny otherwise."""
+        if self._yes:
+            return Decision(approve=True)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            click.echo(f"tenuto: denied, as nobody can be asked: {harmless(words)}; --yes approves", err=True)
+            return Decision(approve=False, message=NOBODY)
+        click.echo(f"? may it call {harmless(words)}", err=True)
+        while True:
+            decision = decision_of(_line(QUESTION), lambda: _line("  what shall the model read > "))
+            if decision is not None:
+                return decision
+
+
+def decision_of(answer: str, why: Callable[[], str]) -> Decision | None:
+    """What an answer means; None where it means nothing."""
+    match answer.strip().lower():
+        case "y" | "yes":
+            return Decision(approve=True)
+        case "n" | "no":
+            return Decision(approve=False)
+        case "a" | "always":
+            return Decision(approve=True, always=True)
+        case "d" | "deny":
+            return Decision(approve=False, message=why().strip() or None)
+    return None
+
+
+def _line(question: str) -> str:
+    click.echo(question, nl=False, err=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _keys() -> "KeyBindings":
+    """Enter sends, Alt-Enter begins another line."""
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys

@@ -1,0 +1,163 @@
+"""The server as a person's commands see it: plain HTTP to whoever owns the data folder, or to an address.
+
+Synchronous on purpose: Ctrl-C then ends whatever waits, and nothing else runs in these processes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import anyio
+import httpx2
+
+from tenuto.errors import InvalidRequest, TenutoError, ToolFailed, Unauthenticated
+from tenuto.runtime.owner import Home
+
+CONNECT_S, ANSWER_S = 10.0, 60.0
+SILENCE_S = 60.0
+"""A stream sends a comment every 15 s where it has nothing to say."""
+_PAGE = 100
+
+
+class Refused(TenutoError):
+    """The server answered with an error. `kind` is its code, `data` what stands beside the message."""
+
+    code = "refused"
+
+    def __init__(self, message: str, status: int, kind: str, data: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.status, self.kind, self._data = status, kind, data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The error's other fields."""
+        return self._data
+
+
+class Remote:
+    """A client of one server. With a `home`, who owns it is looked up before every request: it may be a new one.
+
+    Raises, in every method: `Refused` where the server says no, `ToolFailed` where it cannot be reached.
+    """
+
+    def __init__(self, home: Home | None, url: str | None = None, api_key: str | None = None) -> None:
+        self._home, self._url, self._key = home, url, api_key
+        self._http = httpx2.Client(timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S))
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is; one is started where none lives."""
+        return self._target()[0]
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """GET."""
+        return self._ask("GET", path, params=query)
+
+    def post(self, path: str, body: Any = None) -> dict[str, Any]:
+        """POST."""
+        return self._ask("POST", path, json=body)
+
+    def put(self, path: str, body: Any) -> dict[str, Any]:
+        """PUT."""
+        return self._ask("PUT", path, json=body)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """DELETE."""
+        return self._ask("DELETE", path)
+
+    def sessions(self, *, implicit: bool = False) -> Iterator[dict[str, Any]]:
+        """All sessions of the caller, those last used first."""
+        query: dict[str, Any] = {"limit": _PAGE, "implicit": int(implicit)}
+        while True:
+            page = self.get("/v1/sessions", **query)
+            yield from page["data"]
+            if not page["has_more"]:
+                return
+            query["after"] = page["last_id"]
+
+    def model(self, wanted: str | None) -> str:
+        """The id of the model that a person means, by its id or as `--model` names it.
+
+        Raises:
+            InvalidRequest: the server has no such model.
+        """
+        if wanted is None or wanted == "default":
+            return "default"
+        from tenuto.pipelines.loader import model_id
+
+        known = [model["id"] for model in self.get("/v1/models")["data"]]
+        found = next((name for name in (wanted, model_id(wanted)) if name in known), None)
+        if found is None:
+            raise InvalidRequest(
+                f"the server at {self.url} has no model {wanted!r}, only {', '.join(known)};"
+                " name one of these, or stop that server and start it with this model"
+            )
+        return found
+
+    @contextmanager
+    def stream(self, method: str, path: str, body: Any = None, **query: Any) -> Iterator[httpx2.Response]:
+        """A response that is read while it comes; leaving the block hangs up."""
+        url, headers = self._target()
+        timeout = httpx2.Timeout(ANSWER_S, connect=CONNECT_S, read=SILENCE_S)
+        headers |= {"X-Tenuto-Events": "1"}
+        try:
+            with self._http.stream(
+                method, url + path, headers=headers, json=body, params=query, timeout=timeout
+            ) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise _refusal(response)
+                yield response
+        except httpx2.HTTPError as exc:
+            raise _unreachable(url, exc) from exc
+
+    def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        url, headers = self._target()
+        try:
+            response = self._http.request(method, url + path, headers=headers, **options)
+        except httpx2.HTTPError as exc:
+            raise _unreachable(url, exc) from exc
+        if response.status_code >= 400:
+            raise _refusal(response)
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def _target(self) -> tuple[str, dict[str, str]]:
+        if self._url is not None:
+            return self._url.rstrip("/"), {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        assert self._home is not None
+        owner = anyio.run(self._home.owner)
+        return str(owner.url), {"Authorization": f"Bearer {owner.secret}"}
+
+
+def session_path(session_id: str) -> str:
+    """Where a session is."""
+    return f"/v1/sessions/{quote(session_id, safe='')}"
+
+
+def is_missing(exc: TenutoError) -> bool:
+    """Whether the server knows no such thing."""
+    return isinstance(exc, Refused) and exc.status == 404
+
+
+def _refusal(response: httpx2.Response) -> TenutoError:
+    try:
+        error = response.json()["error"]
+        message, kind = str(error["message"]), str(error.get("code"))
+    except (ValueError, KeyError, TypeError):
+        text = response.text.strip()[:200]
+        return Refused(f"it answered {response.status_code}: {text or 'nothing'}", response.status_code, "", {})
+    if response.status_code == 401:
+        return Unauthenticated(f"{message}; give the server's key with --api-key")
+    return Refused(message, response.status_code, kind, error)
+
+
+def _unreachable(url: str, exc: Exception) -> ToolFailed:
+    return ToolFailed(
+        f"the server at {url} cannot be reached or went away ({str(exc) or type(exc).__name__})", may_have_run=True
+    )

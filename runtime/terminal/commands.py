@@ -1,0 +1,227 @@
+"""The commands for people as click has them: options and help. What they do is in modules that load when called."""
+
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tenuto.runtime.terminal.client import Remote
+
+SECONDS_TO_START = 300.0
+EXIT_CODES = "\b\nExit codes: 0 done, 1 something failed, 2 wrong usage or configuration, 130 stopped by Ctrl-C."
+
+_SERVER = (
+    click.option("--url", metavar="URL", help="A server elsewhere, instead of the one that owns the data folder."),
+    click.option("--api-key", metavar="KEY", envvar="TENUTO_CLIENT_KEY", help="Its key; also TENUTO_CLIENT_KEY."),
+    click.option("--data-dir", metavar="DIR", help="Data folder; a server is started for it where none lives."),
+    click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if there is one."),
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def _with_server(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_SERVER):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def _remote(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
+    """A client of the server that the options name; `server` is what one that is started gets besides."""
+    from tenuto.runtime.config import flag, load
+    from tenuto.runtime.owner import Home
+    from tenuto.runtime.terminal.client import Remote
+
+    home = None
+    if given["url"] is None:
+        flags = {name: value for name, value in {**given, **server}.items() if value and name not in ("url", "api_key")}
+        words = [(name, value if isinstance(value, tuple) else (value,)) for name, value in flags.items()]
+        arguments = [word for name, values in words for value in values for word in (flag(name), str(value))]
+        home = Home(load(flags).data_dir, arguments, SECONDS_TO_START)
+    remote = Remote(home, given["url"], given["api_key"])
+    try:
+        yield remote
+    finally:
+        remote.close()
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  tenuto chat                                  talk; Ctrl-C stops an answer
+  tenuto chat --session trip                   begin or go on with the chat `trip`
+  tenuto chat "What is 17 * 23?"               one message, the answer on stdout
+  git diff | tenuto chat --session review      the message from a pipe
+
+In a pipe, tool calls that must be approved are denied unless --yes is given.
+
+"""
+    + EXIT_CODES
+)
+@click.argument("message", required=False)
+@click.option("--session", metavar="NAME", help="The chat's name; what was said before is shown and known.")
+@click.option("--model", metavar="MODEL", help="Which model; where a server is started, what it loads.")
+@click.option("--mcp-config", metavar="FILE", help="The `mcpServers` of a server that is started.")
+@click.option("--yes", is_flag=True, help="With a message: approve every tool call.")
+@_with_server
+def chat(
+    message: str | None, session: str | None, model: str | None, mcp_config: str | None, yes: bool, **given: Any
+) -> None:
+    """Talk with a model in the terminal, see its tool calls, and approve them.
+
+    Without MESSAGE it is a conversation; with one, or with one on stdin, the answer is printed and nothing else.
+    """
+    from tenuto.runtime.terminal.chat import run
+
+    with _remote(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
+        sys.exit(run(remote, session=session, model=model, message=message, yes=yes))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  tenuto doctor                                the machine, the server, its models and MCP servers
+  tenuto doctor --mcp-config mcp.json          try the MCP servers of a file before using it
+  tenuto doctor --model ./model.gguf --json    try a model; for programs
+
+Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage or configuration.
+"""
+)
+@click.option("--mcp-config", metavar="FILE", help="Connect to the servers of this file; default: the server's.")
+@click.option("--model", "models", metavar="MODEL", multiple=True, help="Load and describe it; default: the server's.")
+@click.option("--data-dir", metavar="DIR", help="Data folder to look at.")
+@click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if there is one.")
+@_JSON
+def doctor(
+    mcp_config: str | None, models: tuple[str, ...], data_dir: str | None, config: str | None, as_json: bool
+) -> None:
+    """Say what is installed, what works, and what to do where something is broken.
+
+    A running server is asked; none is started.
+    """
+    from pathlib import Path
+
+    from tenuto.runtime.config import load
+    from tenuto.runtime.terminal.doctor import run
+
+    settings = load({name: value for name, value in (("data_dir", data_dir), ("config", config)) if value})
+    path = None if mcp_config is None else Path(mcp_config).expanduser()
+    sys.exit(run(settings, models=models, mcp_config=path, json=as_json))
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  tenuto sessions list
+  tenuto sessions export trip -o trip.json
+  tenuto sessions import trip.json --as trip-2
+  tenuto sessions fork trip trip-b --at 4
+  tenuto sessions delete trip --yes
+
+"""
+    + EXIT_CODES
+)
+def sessions() -> None:
+    """List, show, export, import, fork and delete sessions. A server is started where none lives."""
+
+
+@sessions.command("list")
+@click.option("--all", "implicit", is_flag=True, help="Also those that were found by their history, without a name.")
+@_JSON
+@_with_server
+def list_(implicit: bool, as_json: bool, **given: Any) -> None:
+    """All sessions, those last used first."""
+    from tenuto.runtime.terminal.sessions import print_sessions
+
+    with _remote(given) as remote:
+        print_sessions(remote, implicit=implicit, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("name")
+@_JSON
+@_with_server
+def show(name: str, as_json: bool, **given: Any) -> None:
+    """What was said in a session."""
+    from tenuto.runtime.terminal.sessions import show as show_
+
+    with _remote(given) as remote:
+        show_(remote, name, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("name")
+@click.option("-o", "--output", type=click.File("w", encoding="utf-8", lazy=True), default="-", help="Default: stdout.")
+@_with_server
+def export(name: str, output: Any, **given: Any) -> None:
+    """A session as a JSON document, with the exact tokens that its model saw."""
+    from tenuto.runtime.terminal.sessions import export as export_
+
+    with _remote(given) as remote:
+        export_(remote, name, output)
+
+
+@sessions.command("import")
+@click.argument("file")
+@click.option("--as", "name", metavar="NAME", help="Its name here; default: the one that it had.")
+@_JSON
+@_with_server
+def import_(file: str, name: str | None, as_json: bool, **given: Any) -> None:
+    """Make a session of an exported one; FILE may be `-` for stdin."""
+    from tenuto.runtime.terminal.sessions import import_ as run
+    from tenuto.runtime.terminal.sessions import read_document
+
+    text = read_document(file)
+    with _remote(given) as remote:
+        run(remote, text, name, file, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("name")
+@click.argument("new_name", required=False)
+@click.option("--at", type=click.IntRange(min=0), metavar="ITEMS", help="How many items; default: all whole turns.")
+@_JSON
+@_with_server
+def fork(name: str, new_name: str | None, at: int | None, as_json: bool, **given: Any) -> None:
+    """A new session that begins as another did."""
+    from tenuto.runtime.terminal.sessions import fork as fork_
+
+    with _remote(given) as remote:
+        fork_(remote, name, new_name, at, as_json=as_json)
+
+
+@sessions.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_JSON
+@_with_server
+def delete(names: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> None:
+    """Forget sessions; an open answer of theirs is cancelled."""
+    from tenuto.runtime.terminal.sessions import delete as delete_
+
+    with _remote(given) as remote:
+        delete_(remote, names, yes=yes, as_json=as_json)
+
+
+@click.command(
+    epilog="""\b
+Install it:
+  bash: echo 'eval "$(tenuto completion bash)"' >> ~/.bashrc
+  zsh:  echo 'eval "$(tenuto completion zsh)"' >> ~/.zshrc
+  fish: tenuto completion fish > ~/.config/fish/completions/tenuto.fish
+"""
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that completes `tenuto` in a shell."""
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(context.find_root().command, {}, "tenuto", "_TENUTO_COMPLETE").source())

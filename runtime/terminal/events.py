@@ -1,0 +1,95 @@
+"""What a person sees of a run while it goes on, read from the two forms in which the server streams it."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece of the answer, or of the model's reasoning."""
+
+    text: str
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A tool's call has begun. `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A tool's call has its result. `status`: `completed`, `failed`, `denied`, ..."""
+
+    name: str
+    status: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """The stream ended with an error."""
+
+    message: str
+
+
+Seen = Said | Calling | Returned | Broke
+
+
+def of_chunks(lines: Iterable[str]) -> Iterator[Seen]:
+    """From the chunks of a chat completions stream."""
+    for data in frames(lines):
+        if "error" in data:
+            yield Broke(str(data["error"].get("message", data["error"])))
+        elif data.get("type") == "agentic_tool_call_progress":
+            yield _progress(data)
+        for choice in data.get("choices", []):
+            delta = choice.get("delta", {})
+            if delta.get("reasoning_content"):
+                yield Said(delta["reasoning_content"], reasoning=True)
+            if delta.get("content"):
+                yield Said(delta["content"])
+
+
+def of_events(lines: Iterable[str]) -> Iterator[Seen]:
+    """From a run's own events."""
+    for data in frames(lines):
+        if "error" in data and "type" not in data:
+            yield Broke(str(data["error"].get("message", data["error"])))
+            continue
+        match data.get("type"):
+            case "text_added":
+                yield Said(data["text"])
+            case "reasoning_added":
+                yield Said(data["text"], reasoning=True)
+            case "tool_calling":
+                yield Calling(data["call"]["name"], data["call"]["arguments"])
+            case "tool_returned":
+                yield Returned(data["call"]["name"], data["status"], data["result"])
+
+
+def last_number(lines: Iterable[str]) -> int:
+    """The number of the last event; 0 where there is none."""
+    return max((data.get("number", 0) for data in frames(lines)), default=0)
+
+
+def frames(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream of server-sent events, each of which is one line here."""
+    for line in lines:
+        text = line.removeprefix("data:").strip() if line.startswith("data:") else ""
+        if text and text != "[DONE]":
+            data = json.loads(text)
+            if isinstance(data, dict):
+                yield data
+
+
+def _progress(data: dict[str, Any]) -> Seen:
+    details = data["data"]
+    if data["phase"] == "calling":
+        return Calling(data["tool_name"], details["arguments"])
+    return Returned(data["tool_name"], details["status"], details["content"])

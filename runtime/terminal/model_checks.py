@@ -1,0 +1,126 @@
+"""What the doctor sees of models: what each says of itself, and how fast the embedded one runs here."""
+
+import anyio
+
+from tenuto.errors import TenutoError
+from tenuto.pipelines.base import Pipeline, Sampling
+from tenuto.pipelines.loader import LoadSettings, load, model_id
+from tenuto.runtime.app import available_cores
+from tenuto.runtime.config import Settings
+from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
+from tenuto.runtime.loop.models import Model
+from tenuto.runtime.terminal.client import Remote
+from tenuto.runtime.terminal.report import Section, bytes_text
+
+EMBEDDED = "embedded"
+PROMPT_TOKENS, DECODE_TOKENS = 256, 64
+MEASURE_S = 60.0
+_TEXT = "The quick brown fox jumps over the lazy dog. "
+
+
+def served(remote: Remote) -> list[Section]:
+    """The models of a running server."""
+    sections = []
+    for model in remote.get("/v1/models")["data"]:
+        section = Section(f"model {model['id']}")
+        section.facts["backend"] = model.get("description") or "unknown"
+        section.facts["context"] = f"{model.get('context_length')} tokens"
+        section.facts["can"] = model.get("capabilities", [])
+        sections.append(section)
+    return sections
+
+
+def fitted(settings: Settings) -> LoadSettings:
+    """What a model may take by the settings, as a server would load it."""
+    return LoadSettings(
+        slots=settings.slots,
+        cells=settings.context,
+        cache_bytes=settings.cache_bytes,
+        threads=settings.threads or available_cores(),
+    )
+
+
+async def loaded(name: str, fitting: LoadSettings) -> Section:
+    """A model that is loaded for the question, and measured if it is the embedded one."""
+    section = Section(f"model {model_id(name)}")
+    try:
+        pipeline = await anyio.to_thread.run_sync(load, name, fitting)
+    except TenutoError as exc:
+        section.wrong(str(exc), _remedy(name, str(exc)))
+        return section
+    engine = Engine(pipeline.codec.info.model, pipeline, EngineSettings())
+    try:
+        _describe(section, pipeline, engine)
+        if name == EMBEDDED:
+            await _measure(section, pipeline, engine)
+    finally:
+        await engine.stop()
+    return section
+
+
+async def speed() -> Section:
+    """How fast the embedded model runs in this process."""
+    section = await loaded(EMBEDDED, LoadSettings(slots=1, cells=1024, threads=available_cores()))
+    section.title = "speed of the embedded model"
+    return section
+
+
+def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
+    info, codec = pipeline.backend.info, pipeline.codec
+    model = Model(codec.info.model, codec, engine, info, 0.0, pipeline.temperature)
+    calls = "tools" in model.capabilities
+    section.facts |= {
+        "backend": info.description or "unknown",
+        "context": f"{info.context} tokens",
+        "slots": f"{info.slots} of {info.cells} tokens",
+        "cache": f"{bytes_text(info.slots * info.cells * info.bytes_per_token)}, {info.bytes_per_token} bytes a token",
+        "vocabulary": codec.info.vocabulary,
+        "reads": sorted(codec.info.modalities),
+        "tool calls": calls,
+    }
+    if not calls:
+        section.wrong(
+            "its chat template names no tool-call format that is known, so it calls no tools",
+            "use a model whose template has tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
+            broken=False,
+        )
+
+
+async def _measure(section: Section, pipeline: Pipeline, engine: Engine) -> None:
+    tokens = (pipeline.codec.tokenize(_TEXT) * PROMPT_TOKENS)[:PROMPT_TOKENS]
+    try:
+        with anyio.fail_after(MEASURE_S):
+            usage = await _round(engine, tokens)
+    except (TimeoutError, TenutoError) as exc:
+        section.wrong(
+            f"it did not answer: {str(exc) or f'not within {MEASURE_S:g} s'}",
+            "stop what keeps the processor busy; if nothing does, build llama-cpp-python again for this machine",
+        )
+        return
+    first_s = max(usage.first_token_s or usage.total_s, 1e-9)
+    rest_s = max(usage.total_s - first_s, 1e-9)
+    section.facts["prefill"] = f"{usage.computed / first_s:.0f} tokens/s ({usage.computed} tokens)"
+    section.facts["decode"] = f"{(usage.sampled - 1) / rest_s:.0f} tokens/s ({usage.sampled} tokens)"
+
+
+async def _round(engine: Engine, tokens: list[int]) -> RoundUsage:
+    engine.reserve()
+    engine.unreserve()
+    # Nothing ends it but its length, so that the figure is one of steps.
+    held_to = Round(DECODE_TOKENS, Sampling(), frozenset())
+    async for event in engine.submit("doctor", tokens, held_to):
+        match event:
+            case Stopped():
+                return event.usage
+            case Failed():
+                raise TenutoError(event.error)
+    raise TenutoError("the engine has stopped")
+
+
+def _remedy(name: str, text: str) -> str:
+    if "pip install" in text:
+        return "install it as said, or choose another --model"
+    if name.startswith("hf:"):
+        return "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a GGUF file"
+    return "give --model a whole GGUF file (fetch it again if it is cut off), hf:OWNER/REPO[:QUANT] or embedded"

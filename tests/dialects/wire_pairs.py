@@ -1,0 +1,96 @@
+"""Recorded requests and their answers, whole: read, played against a server, and recorded anew.
+
+`python -m tests.dialects.wire_pairs` records all of them again; what has changed is then for the eyes in `git diff`.
+"""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+FOLDER = Path(__file__).parent / "wire"
+
+_IDS = re.compile(r"\b(run|session|call|cmpl)([-_])[0-9a-f]{24,}\b")
+_MEASURED = {"waited_s", "first_token_s", "total_s", "expires_at", "created"}
+# How much of a prompt has a cache depends on what the server was asked before.
+_CACHED = {"cached_tokens", "computed_tokens", "new_tokens", "residency"}
+
+
+def play(http: httpx.Client, pair: dict[str, Any]) -> dict[str, Any]:
+    """What the server says to a pair's request, in the form in which it is recorded."""
+    response = http.post(pair["path"], json=pair["request"])
+    played = {"path": pair["path"], "request": pair["request"], "status": response.status_code}
+    if response.headers["content-type"].startswith("text/event-stream"):
+        return played | {"stream": _joined([_same(event) for event in _events(response.text)])}
+    return played | {"response": _same(response.json())}
+
+
+def _events(text: str) -> list[Any]:
+    blocks = [block for block in text.split("\n\n") if block and not block.startswith(":")]
+    lines = [next(line for line in block.split("\n") if line.startswith("data: ")) for block in blocks]
+    data = [line.removeprefix("data: ") for line in lines]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]
+
+
+def _same(value: Any, key: str = "") -> Any:
+    """The value with what differs from one time to the next replaced."""
+    if isinstance(value, dict):
+        return {name: _same(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_same(inner, key) for inner in value]
+    if key in _MEASURED | _CACHED and value is not None:
+        return key.upper()
+    return _IDS.sub(r"\1\2ID", value) if isinstance(value, str) else value
+
+
+def _joined(events: list[Any]) -> list[Any]:
+    """Pieces of one text may come one by one or together, and those of several choices in any order."""
+    choices = {event["choices"][0]["index"] for event in events if _is_choice(event)}
+    joined: list[Any] = []
+    for index in sorted(choices):
+        begin = len(joined)
+        for event in (event for event in events if _is_choice(event) and event["choices"][0]["index"] == index):
+            if len(joined) == begin or not _join(joined[-1]["choices"][0], event["choices"][0]):
+                joined.append(event)
+    return [*joined, *(event for event in events if not _is_choice(event))]
+
+
+def _is_choice(event: Any) -> bool:
+    return isinstance(event, dict) and bool(event.get("choices"))
+
+
+def _join(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Add a piece of text to the piece before it; False where they are not two pieces of one text."""
+    one, other = before.get("delta", before), after.get("delta", after)
+    kinds = [name for name in ("content", "reasoning_content", "text") if one.get(name) and other.get(name)]
+    if len(kinds) != 1 or after["finish_reason"] is not None:
+        return False
+    one[kinds[0]] += other[kinds[0]]
+    if before["logprobs"] is not None:
+        for name, values in before["logprobs"].items():
+            if isinstance(values, list):
+                values.extend(after["logprobs"][name])
+    return True
+
+
+def _record() -> None:
+    from tests.dialects.conftest import RULES
+    from tests.e2e.server import Server, script
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
+        try:
+            with server.client() as http:
+                for path in sorted(FOLDER.glob("*.json")):
+                    played = play(http, json.loads(path.read_text()))
+                    path.write_text(json.dumps(played, indent=1, ensure_ascii=False) + "\n")
+        finally:
+            server.close()
+
+
+if __name__ == "__main__":
+    _record()

@@ -1,0 +1,151 @@
+"""What keeps a server from starting is one clear line and an exit code: 2 for what was configured, 1 for the rest."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import environment, script
+
+pytestmark = pytest.mark.slow
+
+EMBEDDED = Path(__file__).parents[2] / "pipelines" / "embedded"
+
+
+def refusal(folder: Path, *arguments: str, model: str | None = None) -> tuple[int, str]:
+    """The exit code and the one line of a server that does not start."""
+    name = script(folder / "model.json") if model is None else model
+    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    done = subprocess.run(
+        [*command, "--model", name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=folder,
+        env=environment(folder),
+    )
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("tenuto: ")
+    assert not (folder / "data" / "owner.json").exists(), "the data folder is free again"
+    return done.returncode, done.stderr.removeprefix("tenuto: ").rstrip("\n")
+
+
+def embedded() -> bytes:
+    files = sorted(EMBEDDED.glob("*.gguf"))
+    if not files:
+        pytest.skip("the embedded model is not there as a file")
+    return files[0].read_bytes()
+
+
+@pytest.mark.parametrize("part", [0.02, 0.99])
+def test_a_gguf_file_that_was_cut_off(tmp_path: Path, part: float) -> None:
+    whole = embedded()
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(whole[: int(len(whole) * part)])
+    code, line = refusal(tmp_path, model=str(path))
+    assert code == 1
+    assert str(path) in line
+
+
+@pytest.mark.parametrize("content", [b"", b"no model at all\n" * 100, b"GGUF\x03\x00\x00\x00" + b"\xff" * 64])
+def test_a_file_that_is_no_gguf(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "other.gguf"
+    path.write_bytes(content)
+    code, line = refusal(tmp_path, model=str(path))
+    assert code == 1
+    assert str(path) in line
+
+
+def test_a_script_that_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text('{"rules": [{"user": 1}]}')
+    code, line = refusal(tmp_path, model=f"scripted:{tmp_path / 'script.json'}")
+    assert code == 1
+    assert "script.json" in line
+    assert "user" in line
+
+
+def test_a_port_that_is_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, line = refusal(tmp_path, "--port", port)
+    assert (code, line) == (2, f"port {port} on 127.0.0.1 is in use; choose another --port, 0 for any")
+
+
+def test_an_address_of_another_machine(tmp_path: Path) -> None:
+    code, line = refusal(tmp_path, "--host", "192.0.2.1", "--api-key", "k")
+    assert code == 2
+    assert line.startswith("cannot listen on 192.0.2.1 port 0: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("port = = 1", "{file} is no valid TOML: "),
+        ("prot = 8420\n", "prot in {file}: there is no such setting; did you mean port?"),
+        ('port = "x"\n', "port in {file}: "),
+        ("port = 99999\n", "port in {file}: "),
+        ("\xff\xfe", "{file} cannot be read: "),
+    ],
+)
+def test_a_settings_file_that_is_broken(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "other.toml"
+    path.write_bytes(content.encode("latin-1"))
+    code, line = refusal(tmp_path, "--config", str(path))
+    assert code == 2
+    assert told.format(file=path) in line
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "mcp.json"),
+        ("[]", "mcp.json"),
+        (json.dumps({"mcpServers": {"a": {}}}), "a"),
+        (json.dumps({"mcpServers": {"a": {"command": 1}}}), "command"),
+        (json.dumps({"mcpServers": {"a": {"command": "x", "url": "http://h"}}}), "url"),
+    ],
+)
+def test_an_mcp_file_that_is_broken(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(content)
+    code, line = refusal(tmp_path, "--mcp-config", str(path))
+    assert code == 2
+    assert "mcp.json" in line
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--slots", "0"), "--slots: "),
+        (("--max-body-bytes", "many"), "--max-body-bytes: "),
+        (("--durability", "none"), "--durability: "),
+        (("--host", "0.0.0.0"), "--api-key"),
+    ],
+)
+def test_a_flag_that_is_wrong(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    code, line = refusal(tmp_path, *arguments)
+    assert code == 2
+    assert told in line
+
+
+def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, line = refusal(tmp_path, "--data-dir", str(tmp_path / "file"))
+    assert code == 2
+    assert str(tmp_path / "file") in line
+
+
+def test_a_store_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sessions.db").write_bytes(b"this is no database, but it is long enough to be one\n" * 100)
+    code, line = refusal(tmp_path)
+    assert code == 2
+    assert "file is not a database" in line

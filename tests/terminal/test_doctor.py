@@ -1,0 +1,111 @@
+"""`tenuto doctor` in a real terminal and for programs: what it finds broken, and what it says to do."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Start
+from tests.e2e.server import environment, script
+from tests.terminal.screen import Terminal
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("llama_cpp")
+
+PAD = {"command": sys.executable, "args": [str(Path(__file__).parent / "pad.py")]}
+BROKEN = {"command": sys.executable, "args": ["-c", "raise SystemExit('no database at db.example')"]}
+GONE = {"command": "no-such-command-anywhere"}
+
+
+def config(folder: Path, **servers: Any) -> Path:
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def asked(home: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """The doctor for programs: exit code, sections by title, stderr."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tenuto", "doctor", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(home),
+        cwd=home,
+        check=False,
+    )
+    report = json.loads(ended.stdout)
+    assert report["ok"] == (ended.returncode == 0)
+    return ended.returncode, {section["title"]: section for section in report["sections"]}, ended.stderr
+
+
+def test_a_broken_mcp_server_is_shown_with_its_stderr_and_what_to_do(tmp_path: Path) -> None:
+    path = config(tmp_path, pad=PAD, broken=BROKEN, gone=GONE)
+    with Terminal(tmp_path, "doctor", "--data-dir", "data", "--mcp-config", str(path)) as terminal:
+        assert terminal.exit_code() == 1
+        screen = terminal.text
+    healthy, broken = screen.index("MCP server pad"), screen.index("MCP server broken")
+    assert "tools: 1: write" in screen[healthy:broken]
+    assert "✗" not in screen[healthy:broken]
+    gone = screen.index("MCP server gone")
+    assert "| no database at db.example" in screen[broken:gone]
+    assert "→ its last lines above say why" in screen[broken:gone]
+    assert "→ install `no-such-command-anywhere`, or correct `command`" in screen[gone:]
+    assert "broken: MCP server broken, MCP server gone" in screen
+
+
+def test_without_a_server_it_measures_the_embedded_model_and_starts_nothing(tmp_path: Path) -> None:
+    code, sections, stderr = asked(tmp_path, "--data-dir", "data")
+    assert (code, stderr) == (0, "")
+    assert sections["data folder"]["facts"]["owner"] == "nobody"
+    facts = sections["model embedded"]["facts"]
+    assert facts["tool calls"] is True
+    assert int(facts["prefill"].split()[0]) > 0
+    assert int(facts["decode"].split()[0]) > 0
+    assert sections["installed"]["facts"]["llama-cpp-python"]
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_running_server_is_asked_for_its_models_and_mcp_servers(start: Start, tmp_path: Path) -> None:
+    path = config(tmp_path, pad=PAD, broken=BROKEN)
+    server = start("--mcp-config", str(path))
+    code, sections, _ = asked(server.folder, "--data-dir", str(server.data_dir))
+    assert code == 1
+    assert sections["server"]["facts"] == {"url": server.url, "/health": "ok", "/ready": "ready"}
+    assert sections["model model"]["facts"]["backend"] == "a script"
+    assert sections["speed of the embedded model"]["facts"]["decode"]
+    assert sections["MCP server pad"]["problems"] == []
+    assert "no database at db.example" in sections["MCP server broken"]["lines"]
+    assert sections["MCP server broken"]["problems"][0]["remedy"]
+
+
+def test_models_that_cannot_be_loaded_are_named_with_what_to_do(tmp_path: Path) -> None:
+    rubbish = tmp_path / "rubbish.gguf"
+    rubbish.write_bytes(b"no model at all")
+    good = script(tmp_path / "good.json")
+    names = ("--model", str(rubbish), "--model", "missing.gguf", "--model", good)
+    code, sections, _ = asked(tmp_path, "--data-dir", "data", *names)
+    assert code == 1
+    assert sections["model rubbish"]["problems"][0]["what"].endswith("is not a GGUF file")
+    assert "whole GGUF file" in sections["model rubbish"]["problems"][0]["remedy"]
+    assert "there is no model file missing.gguf" in sections["model missing"]["problems"][0]["what"]
+    assert sections["model good"]["facts"]["slots"] == "4 of 4096 tokens"
+
+
+def test_an_mcp_file_that_is_none_is_a_finding_and_not_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("{")
+    code, sections, _ = asked(tmp_path, "--data-dir", "data", "--mcp-config", str(path))
+    assert code == 1
+    assert str(path) in sections["MCP configuration"]["problems"][0]["what"]
+
+
+def test_a_data_folder_that_is_a_file_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "lock-me").mkdir()
+    (tmp_path / "lock-me" / "lock").mkdir()
+    code, sections, _ = asked(tmp_path, "--data-dir", "lock-me")
+    assert code == 1
+    assert "choose another with --data-dir" in sections["data folder"]["problems"][0]["remedy"]

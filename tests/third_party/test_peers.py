@@ -1,0 +1,57 @@
+"""The tools of other people's servers, from their registries, called by a model through the whole loop."""
+
+import pytest
+
+from tests.third_party.conftest import Peers
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+HTTP_KINDS = ("everything", "http", "sse")
+ALONE = (
+    *("convert", "log", "status", "fetch", "read"),
+    *(f"{server}-{tool}" for server in HTTP_KINDS for tool in ("echo", "sum", "structured")),
+)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_forced_call_is_made_and_the_model_reads_its_result(peers: Peers, name: str) -> None:
+    result, _ = peers.ask(name)
+    assert peers.calls[name].expected in result
+
+
+def test_a_call_has_its_effect(peers: Peers) -> None:
+    result, _ = peers.ask("write")
+    assert peers.calls["write"].expected in result
+    assert (peers.folder / "files" / "new.txt").read_text() == "let go"
+
+
+def test_a_server_keeps_its_state_between_calls(peers: Peers) -> None:
+    peers.ask("learn")
+    result, _ = peers.ask("recall")
+    assert peers.calls["recall"].expected in result
+
+
+@pytest.mark.parametrize("server", HTTP_KINDS)
+def test_an_image_is_kept_in_the_session_and_named_to_the_model(peers: Peers, server: str) -> None:
+    result, session = peers.ask(f"{server}-image")
+    assert peers.calls[f"{server}-image"].expected in result
+    (item,) = [item for item in session["items"] if item["kind"] == "tool_result"]
+    (image,) = item["attachments"]
+    assert (image["kind"], image["mime_type"]) == ("image", "image/png")
+    assert image["data"].startswith("iVBORw0KGgo")
+
+
+def test_every_server_is_shown_with_its_state(peers: Peers) -> None:
+    states = peers.states()
+    assert {name: (each["status"], each["transport"], each["era"]) for name, each in states.items()} == {
+        "time": ("ready", "stdio", "modern"),
+        "git": ("ready", "stdio", "modern"),
+        "fetch": ("ready", "stdio", "modern"),
+        "filesystem": ("ready", "stdio", "handshake"),
+        "memory": ("ready", "stdio", "handshake"),
+        "everything": ("ready", "stdio", "handshake"),
+        "http": ("ready", "http", "handshake"),
+        "sse": ("ready", "sse", "handshake"),
+    }
+    assert "time__convert_time" in states["time"]["tools"]
+    assert any("running on stdio" in line for line in states["filesystem"]["stderr"])
