@@ -17,6 +17,9 @@ from tenuto.pipelines.slots import Slot
 from tenuto.pipelines.vocabulary import vocabulary_of
 from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
 
+_KNOWN_FINGERPRINTS = 256
+"""A fingerprint is asked for some times in each request, mostly for the same tools."""
+
 
 class Tokenizer(Protocol):
     """A vocabulary and how text becomes its tokens. Immutable, safe for any thread."""
@@ -76,6 +79,7 @@ class TemplateCodec:
             pieces, tokenizer.stop_tokens, tokenizer.control_tokens, tokenizer.user_defined
         )
         self._identity = self._vocabulary.identity()
+        self._fingerprints: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], str]] = {}
         self._content = ContentTokenizer(tokenizer.plain_tokens, self._vocabulary)
         stop_texts = [pieces[token].decode("utf-8", "replace") for token in sorted(tokenizer.stop_tokens)]
         self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts)
@@ -97,6 +101,16 @@ class TemplateCodec:
 
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
         """Names what a ledger's tokens depend on: tokeniser, template and tool block. 32 hexadecimal digits."""
+        key = tuple(map(id, tools))
+        known = self._fingerprints.get(key)
+        if known is None:
+            if len(self._fingerprints) >= _KNOWN_FINGERPRINTS:
+                self._fingerprints.clear()
+            # The tools are held with it, so that no other one gets their ids.
+            known = self._fingerprints[key] = (tuple(tools), self._fingerprint(tools))
+        return known[1]
+
+    def _fingerprint(self, tools: Sequence[ToolSpec]) -> str:
         digest = hashlib.sha256(self._identity)
         for text in (self._template.text, self._template.tool_json(tools)):
             part = text.encode("utf-8", "surrogatepass")

@@ -28,6 +28,12 @@ _DESCRIPTION = (
     " /health and /ready carries `Authorization: Bearer KEY`. Errors have one form everywhere. The MCP endpoint at /mcp"
     " describes itself."
 )
+_EVENT: Json = {
+    "type": "object",
+    "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["data"],
+}
+"""One event of a stream, its fields as they stand on its lines; those who read streams by their schema expect it so."""
 _PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -173,7 +179,7 @@ def _success(doc: Doc, shapes: _Shapes) -> Json:
     schema = {"type": "string"} if doc.answer is None else shapes.answer(doc.answer)
     content: Json = {media_type: {"schema": schema} for media_type in doc.media_types}
     if doc.events is not None:
-        content["text/event-stream"] = {"schema": {"type": "string", "description": doc.events}}
+        content["text/event-stream"] = {"schema": {**_EVENT, "description": doc.events}}
     return {"description": doc.summary, "content": content}
 
 

@@ -12,14 +12,14 @@ import pyte
 from tests.e2e.server import environment
 
 ROWS, COLUMNS = 60, 110
-WAIT_S = 12.0
+WAIT_S = 30.0
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 
 
 class _Screen(pyte.HistoryScreen):
     """Answers what programs ask of terminals, such as where the cursor is."""
 
-    def __init__(self, child: "pexpect.spawn[bytes]") -> None:
+    def __init__(self, child: "pexpect.spawn[str]") -> None:
         super().__init__(COLUMNS, ROWS, history=1000)
         self._child = child
 
@@ -39,10 +39,11 @@ class Terminal:
             cwd=str(home),
             dimensions=(ROWS, COLUMNS),
             timeout=WAIT_S,
+            encoding="utf-8",
         )
         self._child.delaybeforesend = None
         self._screen = _Screen(self._child)
-        self._stream = pyte.ByteStream(self._screen)
+        self._stream = pyte.Stream(self._screen)
 
     @property
     def text(self) -> str:

@@ -1,6 +1,7 @@
 """What no request may do: attacks on a local server by web pages, and bodies without an end."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +27,7 @@ async def _echo(request: Request) -> Response:
 APP = Starlette(routes=[Route("/", openai_errors(_echo), methods=["GET", "POST", "PUT", "DELETE"])])
 
 
-def _client(**settings: tuple[str, ...]) -> httpx.AsyncClient:
+def _client(**settings: Any) -> httpx.AsyncClient:
     guard = Guard(APP, max_body_bytes=LIMIT, **settings)
     return httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1:8420")
 

@@ -1,0 +1,36 @@
+"""Tokens told beforehand are those that a turn then sends."""
+
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": []}])
+def test_a_chat_has_the_tokens_that_were_told(http: httpx.Client, more: dict[str, Any]) -> None:
+    session = f"told-{len(more)}"
+    for text in ("one", "two"):  # the second turn is told and asked within the session
+        body = {"messages": [{"role": "user", "content": text}], "session_id": session, **more}
+        told = http.post("/tokenize", json=body).json()["tokens"]
+        answer = http.post("/v1/chat/completions", json=body).json()
+        assert answer["usage"]["tenuto"]["rounds"][0]["prompt_tokens"] == len(told)
+
+
+def test_telling_tokens_makes_no_session(http: httpx.Client) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], "session_id": "only-told"}
+    assert http.post("/tokenize", json=body).status_code == 200
+    assert http.get("/v1/sessions/only-told").status_code == 404
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=40))
+def test_detokenising_gives_the_text_back(http: httpx.Client, text: str) -> None:
+    tokens = http.post("/tokenize", json={"content": text}).json()["tokens"]
+    assert http.post("/detokenize", json={"tokens": tokens}).json() == {"content": text}
+    pieces = http.post("/tokenize", json={"content": text, "with_pieces": True}).json()["tokens"]
+    data = b"".join(bytes(p) if isinstance(p := one["piece"], list) else p.encode() for one in pieces)
+    assert data.decode() == text
