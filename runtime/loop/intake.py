@@ -67,6 +67,8 @@ class Admitted:
     run: Run
     calls: list[PendingCall]
     then: tuple[Item, ...] = ()
+    prompt: Prompt | None = None
+    """What the first round reads, where it has been rendered already."""
 
 
 class Intake:
@@ -268,7 +270,7 @@ class Intake:
             raise
         if superseded is not None:
             self._desk.closed(superseded, _superseded(superseded.record, self._house.clock()), "superseded")
-        return Admitted(run, [])
+        return Admitted(run, [], prompt=whole.settled())
 
     def _record(self, turn: Turn, model: Model, session: Session, options: RunOptions, new: int, whole: Prompt) -> Run:
         now = self._house.clock()

@@ -1,7 +1,7 @@
 """A session's tokens for one codec and tool block: which ledger, what is not in it yet, and how it grows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tenuto.pipelines.base import Codec
 from tenuto.sessions.changes import AddSpans, Change, CutSpans
@@ -41,6 +41,11 @@ class Prompt:
     def total(self) -> int:
         """Its length in tokens."""
         return len(self.tokens) + sum(map(len, self.spans)) + len(self.opening)
+
+    def settled(self) -> "Prompt":
+        """The same prompt once `extend` has made what was new a part of the ledger."""
+        fresh = tuple(token for span in self.spans for token in span)
+        return replace(self, kept=self.kept + len(self.spans), tokens=self.tokens + fresh, spans=())
 
     def whole(self) -> Span:
         """All tokens in order."""

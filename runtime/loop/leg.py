@@ -78,6 +78,8 @@ class Leg:
     calls: list[PendingCall] = field(default_factory=list)
     then: tuple[Item, ...] = ()
     """What follows the calls' results."""
+    rendered: Prompt | None = None
+    """What the first round reads, where it has been rendered already."""
     reserved: bool = False
     _unsaved: list[Change] = field(default_factory=list)
     """What has changed in memory since the last commit."""
@@ -122,7 +124,9 @@ class Leg:
         """Let the model speak once. False where that ended the run."""
         options = self.run.options
         items = self.session.items
-        self._prompt = prompt(self.model.codec, options.tools, self.session.ledgers, len(items), items)
+        self._prompt, self.rendered = self.rendered, None
+        if self._prompt is None:
+            self._prompt = prompt(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
             await self._end(RunStatus.INCOMPLETE, "length")

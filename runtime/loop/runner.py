@@ -200,7 +200,16 @@ class Runner:
 
     def _begin_leg(self, admitted: Admitted, session: Session, model: Model, *, reserved: bool = False) -> Leg:
         assert self._group is not None
-        leg = Leg(self._house, admitted.run, session, model, admitted.calls, admitted.then, reserved=reserved)
+        leg = Leg(
+            self._house,
+            admitted.run,
+            session,
+            model,
+            admitted.calls,
+            admitted.then,
+            rendered=admitted.prompt,
+            reserved=reserved,
+        )
         scope = anyio.CancelScope()
         admitted.run.begin_leg(scope)
         admitted.run.close_waiting = self._close_waiting
