@@ -55,6 +55,7 @@ def test_gauges_are_read_at_every_scrape() -> None:
         ("tenuto_cache_bytes", "model=m", "residency=device"): 1024.0,
         ("tenuto_cache_bytes", "model=m", "residency=disk"): 0.0,
         ("tenuto_queue_depth", "model=m"): 0.0,
+        ("tenuto_steps_total", "model=m"): 0.0,
     }
     assert second == first | {("tenuto_queue_depth", "model=m"): 7.0}
 
