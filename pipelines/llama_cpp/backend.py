@@ -208,7 +208,6 @@ class LlamaBackend:
             self._stream(row.slot)
             if row.sampler is not None and not (isinstance(row.sampler, LlamaSampler) and row.sampler.is_open):
                 raise ValueError("a row's sampler is one of this backend, and not closed")
-        self._context.check([self._feed(row) for row in rows])
 
     def _pack(self, slots: Sequence[int]) -> None:
         """Swap two streams if the gaps between the step's streams have cost as many bytes read as the swap moves."""
@@ -246,11 +245,10 @@ class LlamaBackend:
                 told[index] = logprobs(of_row, alternatives)
             sampled[index] = _mask(of_row, step.rows[index].mask)
         best = likeliest(logits)
-        greatest = logits[range(len(wanted)), best]
         ends = self._ends(step)
         for at, index in enumerate(wanted):
             if sampled[index] is None:
-                chosen = self._choose(step.rows[index].sampler, best[at], float(greatest[at]), ends[index])
+                chosen = self._choose(step.rows[index].sampler, best[at], float(logits[at, best[at]]), ends[index])
                 sampled[index] = told[index](chosen) if index in told and isinstance(chosen, int) else chosen
         return sampled
 

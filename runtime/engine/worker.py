@@ -106,10 +106,9 @@ class Worker:
         idle = not (self._waiting or self._prefilling or self._decoding)
         self.counters.busy = not idle
         while True:
-            try:
-                command = self.commands.get(block=idle)
-            except queue.Empty:
+            if not idle and self.commands.empty():
                 return True
+            command = self.commands.get()
             if idle:
                 self.counters.last_step = time.monotonic()
                 self.counters.busy = True
