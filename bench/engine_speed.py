@@ -2,7 +2,8 @@
 
 The peer samples nothing; what our choice of tokens costs is shown by bench/backend_speed.py. Counted are the tokens of
 the steps in which all sequences decode, from the first token that the last of them gets to the last token; the event
-loop is the server's, uvloop. `of best` compares each side's best repetition, which a busy neighbour disturbs least.
+loop is the server's, uvloop. `paired` is the median of the repetitions' ratios, `of best`
+compares each side's best repetition: both are less disturbed by a busy neighbour than the ratio of medians.
 Build the peer with bench/peers.sh. Usage: python bench/engine_speed.py [MODEL.gguf] [--threads 2]
 """
 
@@ -53,12 +54,15 @@ async def compare(pipeline: Pipeline, model: Path, counts: list[int], threads: i
             own[count].append(await ours(engine, count))
     await engine.stop()
     print(f"{model.name}, {threads} threads, medians of {repeat}; tokens/s of all sequences together")
-    print(f"{'sequences':>9}{'peer':>10}{'engine':>10}{'ratio':>8}{'of best':>9}   ratios of each repetition")
+    print(
+        f"{'sequences':>9}{'peer':>10}{'engine':>10}{'ratio':>8}{'paired':>8}{'of best':>9}   ratios of each repetition"
+    )
     for count in counts:
         theirs, mine = statistics.median(peer[count]), statistics.median(own[count])
         pairs = " ".join(f"{m / t:.3f}" for m, t in zip(own[count], peer[count], strict=True))
         best = max(own[count]) / max(peer[count])
-        print(f"{count:>9}{theirs:>10.1f}{mine:>10.1f}{mine / theirs:>8.3f}{best:>9.3f}   {pairs}")
+        paired = statistics.median(m / t for m, t in zip(own[count], peer[count], strict=True))
+        print(f"{count:>9}{theirs:>10.1f}{mine:>10.1f}{mine / theirs:>8.3f}{paired:>8.3f}{best:>9.3f}   {pairs}")
 
 
 def main() -> None:
