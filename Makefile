@@ -22,7 +22,7 @@ help:
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
 
-demo: $(VENV)/.runtime
+demo: $(VENV)/.dev
 	@exec $(BIN)/python examples/demo.py $(ARGS)
 
 test: $(VENV)/.dev
