@@ -57,12 +57,15 @@ class Talker:
     """Acknowledged turns: what the user said, and what came back."""
     waiting: Waiting | None = None
     turns: int = 0
+    acknowledged: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Released for every turn and every answer to a pause."""
 
     def talk(self, url: str, failures: list[str]) -> None:
         try:
             with httpx.Client(base_url=url, timeout=30) as client:
                 while True:
                     self.turn(client)
+                    self.acknowledged.release()
         except httpx.TransportError:
             pass  # killed: what was under way is not acknowledged
         except Exception as error:
@@ -176,13 +179,22 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
     book = tmp_path / "book.txt"
     book.touch()
     server = start("--mcp-config", str(mcp_config(tmp_path, book)), rules=RULES, cells=65536, slots=8)
-    talkers = [Talker(f"s{number}", random.Random(number)) for number in range(CLIENTS)]
+    told = threading.Semaphore(0)
+    talkers = [Talker(f"s{number}", random.Random(number), acknowledged=told) for number in range(CLIENTS)]
     waited_over_a_kill = 0
     for _ in range(KILLS):
         moment = threading.Event()
+        while told.acquire(blocking=False):
+            pass  # what was acknowledged before this burst
 
-        def kill(seconds: float = chance.uniform(0.02, 0.5), moment: threading.Event = moment) -> None:
-            moment.wait(seconds)  # a random moment of the load, nothing is awaited here
+        def kill(
+            turns: int = chance.randrange(8),
+            seconds: float = chance.uniform(0, 0.05),
+            moment: threading.Event = moment,
+        ) -> None:
+            for _ in range(turns):  # so that a slow machine is killed under load too
+                assert told.acquire(timeout=30)
+            moment.wait(seconds)  # a random moment within a turn, nothing is awaited here
             server.kill()
 
         failures = burst(server, talkers, kill)
