@@ -58,7 +58,7 @@ async def test_a_read_only_call_whose_answer_is_cut_off_is_made_again() -> None:
         assert web.made == ["cut_once", "cut_once"]
 
 
-async def test_a_call_to_a_server_that_is_away_has_not_run_and_is_made_when_it_is_back() -> None:
+async def test_a_call_to_a_server_that_is_away_has_not_run() -> None:
     web = Web()
     async with AsyncExitStack() as first:
         port = await first.enter_async_context(serving(web.app()))
