@@ -93,7 +93,7 @@ class McpServer:
         return self._secrets.hidden_in(self._tail.lines)
 
     async def list(self) -> list[Tool]:
-        """Its tools; none while it is not ready."""
+        """Its tools. One that is started again keeps them until a start fails: calls wait for it so long."""
         return list(self._tools)
 
     async def settled(self) -> None:
@@ -168,7 +168,7 @@ class McpServer:
         finally:
             self._ended_early = self._connection is None and transport.ended.is_set()
             self._refused = self._connection is None and transport.refused
-            self._connection, self._tools = None, []
+            self._connection = None
 
     async def _serve(self, connection: Connection, tools: Sequence[Tool], transport: Transport) -> None:
         self._mode = "auto" if connection.modern else "legacy"
@@ -238,7 +238,9 @@ class McpServer:
         return self._secrets.hidden(reason)
 
     def _failed(self, reason: str, lasted_s: float) -> None:
-        if self._state.status is Status.READY and lasted_s >= STEADY_S:
+        if self._state.status is not Status.READY:
+            self._take([])
+        elif lasted_s >= STEADY_S:
             self._delay_s = 0.0
         self._try_at = anyio.current_time() + self._delay_s
         # A server that stays away with one reason is told of once.
@@ -248,8 +250,7 @@ class McpServer:
             _logger.log(level, "the MCP server %s wrote: %s", self.name, line)
         self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
         restarts = self._state.restarts + 1
-        state = replace(self._state, status=Status.WAITING, reason=reason, last_error=reason, restarts=restarts)
-        self._move(replace(state, tools=0))
+        self._move(replace(self._state, status=Status.WAITING, reason=reason, last_error=reason, restarts=restarts))
 
     def _move(self, state: ServerState) -> None:
         """Take a state and wake who waits for one."""
