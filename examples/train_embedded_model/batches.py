@@ -1,0 +1,108 @@
+"""Conversations to batches of tokens: rows of about one length, and a weight for every token that is to be said."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from examples.train_embedded_model.conversations import Conversation, conversation
+from examples.train_embedded_model.tokens import Encoder
+
+FIRST_WEIGHT = 4.0
+"""Of a token that chooses: the first of an answer, of a name, of an argument. The others mostly go on copying."""
+_STEP = 128
+_POOL = 192
+_EASY_POOLS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An encoded conversation."""
+
+    ids: list[int]
+    weights: list[float]
+    """Of each token as a target; 0 where it is not to be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """ids, targets: [rows, time]; weights alike, 0 where nothing is to be said."""
+
+    ids: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+
+class Weigher:
+    """Gives tokens their weights."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        find = encoder.tokenizer.token_to_id
+        self._before_choice = {find(text) for text in ('{"name": "', '{"', '": "', '", "', '": ', ', "')}
+        self._underscore = find("_")
+
+    def row(self, ids: list[int], trained: list[bool]) -> Row:
+        """Weights of a conversation's tokens."""
+        weights = [0.0] * len(ids)
+        for place, said in enumerate(trained):
+            if said:
+                chooses = (
+                    not trained[place - 1]
+                    or ids[place - 1] in self._before_choice
+                    or (ids[place - 1] == self._underscore == ids[place - 2])
+                )
+                weights[place] = FIRST_WEIGHT if chooses else 1.0
+        return Row(ids, weights)
+
+
+def rows(encoder: Encoder, seed: int, longest: int, begin: int = 0) -> Iterator[tuple[int, list[Row]]]:
+    """Pools of rows without end, each with its number; `begin` at a number to go on from there."""
+    weigher = Weigher(encoder)
+    number = begin
+    while True:
+        rng = random.Random(f"{seed}/{number}")
+        made: list[Row] = []
+        while len(made) < _POOL:
+            ids, trained = encoder.encode(_any_conversation(rng, longest, number))
+            if len(ids) <= longest + 1:
+                made.append(weigher.row(ids, trained))
+        yield number, made
+        number += 1
+
+
+def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversation:
+    """At first short ones with few tools, where copying is learnt; later all kinds."""
+    if rng.random() > pool / _EASY_POOLS:
+        return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
+    if longest > 1024 and rng.random() < 0.35:
+        return conversation(rng, turns=rng.randint(8, 26))
+    return conversation(rng)
+
+
+def batches(made: list[Row], tokens: int, rng: random.Random) -> list[Batch]:
+    """A pool of rows as batches of about so many tokens, in random order."""
+    ordered = sorted(made, key=lambda row: len(row.ids))
+    found: list[Batch] = []
+    while ordered:
+        time = -(-(len(ordered[-1].ids) - 1) // _STEP) * _STEP
+        count = max(1, tokens // time)
+        chosen = ordered[-count:]
+        del ordered[-count:]
+        # Filled up with empty rows: every shape is compiled once, so there are few of them.
+        found.append(_batch([*chosen, *[Row([0], [0.0])] * (count - len(chosen))], time))
+    rng.shuffle(found)
+    return found
+
+
+def _batch(chosen: list[Row], time: int) -> Batch:
+    ids = np.zeros((len(chosen), time), np.int64)
+    targets = np.zeros((len(chosen), time), np.int64)
+    weights = np.zeros((len(chosen), time), np.float32)
+    for place, row in enumerate(chosen):
+        size = len(row.ids) - 1
+        ids[place, :size] = row.ids[:-1]
+        targets[place, :size] = row.ids[1:]
+        weights[place, :size] = row.weights[1:]
+    return Batch(ids, targets, weights)

@@ -1,0 +1,141 @@
+"""A small Llama in PyTorch: the same arithmetic as llama.cpp and MLX, written for training on a processor."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model. `context`: the longest sequence that its positions are made for."""
+
+    vocabulary: int
+    width: int = 128
+    layers: int = 6
+    heads: int = 4
+    kv_heads: int = 2
+    hidden: int = 384
+    context: int = 4096
+    theta: float = 10_000.0
+    epsilon: float = 1e-5
+
+    @property
+    def head_width(self) -> int:
+        """Numbers in a head's query."""
+        return self.width // self.heads
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, for a checkpoint."""
+        return asdict(self)
+
+
+class RmsNorm(nn.Module):
+    """Llama's normalisation."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [..., width]."""
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        return (wide * scale).to(x.dtype) * self.weight.to(x.dtype)
+
+
+class Block(nn.Module):
+    """Attention with rotary positions and grouped heads, then a gated feed-forward."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        width, head = shape.width, shape.head_width
+        self.attention_norm = RmsNorm(width, shape.epsilon)
+        self.q = nn.Linear(width, shape.heads * head, bias=False)
+        self.k = nn.Linear(width, shape.kv_heads * head, bias=False)
+        self.v = nn.Linear(width, shape.kv_heads * head, bias=False)
+        self.o = nn.Linear(shape.heads * head, width, bias=False)
+        self.feed_norm = RmsNorm(width, shape.epsilon)
+        self.gate = nn.Linear(width, shape.hidden, bias=False)
+        self.up = nn.Linear(width, shape.hidden, bias=False)
+        self.down = nn.Linear(shape.hidden, width, bias=False)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x: [batch, time, width]; cos, sin: [time, head width]."""
+        shape = self.shape
+        batch, time, _ = x.shape
+        y = self.attention_norm(x)
+        q = self.q(y).view(batch, time, shape.heads, shape.head_width).transpose(1, 2)
+        k = self.k(y).view(batch, time, shape.kv_heads, shape.head_width).transpose(1, 2)
+        v = self.v(y).view(batch, time, shape.kv_heads, shape.head_width).transpose(1, 2)
+        cos, sin = cos.to(q.dtype), sin.to(q.dtype)
+        q = q * cos + _turned(q) * sin
+        k = k * cos + _turned(k) * sin
+        groups = shape.heads // shape.kv_heads
+        if groups > 1:
+            k = k[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
+            v = v[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(attended.transpose(1, 2).reshape(batch, time, shape.width))
+        y = self.feed_norm(x)
+        fed: Tensor = x + self.down(F.silu(self.gate(y)) * self.up(y))
+        return fed
+
+
+class Network(nn.Module):
+    """Token ids to hidden states; the embedding is the output matrix too."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.width)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = RmsNorm(shape.width, shape.epsilon)
+        cos, sin = _rotary(shape)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                deviation = 0.8 / math.sqrt(parameter.shape[1])
+                if name.endswith(("o.weight", "down.weight")):
+                    deviation /= math.sqrt(2 * shape.layers)
+                nn.init.normal_(parameter, 0, deviation)
+        nn.init.normal_(self.embedding.weight, 0, 0.03)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids: [batch, time] to hidden states [batch, time, width]."""
+        time = ids.shape[1]
+        x = self.embedding(ids)
+        for block in self.blocks:
+            x = block(x, self.cos[:time], self.sin[:time])
+        states: Tensor = self.norm(x)
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Hidden states [..., width] to logits [..., vocabulary]."""
+        return F.linear(states, self.embedding.weight)
+
+    def matrices(self) -> list[nn.Parameter]:
+        """The weights inside of the blocks: the optimiser for matrices takes these."""
+        return [p for name, p in self.named_parameters() if p.dim() == 2 and not name.startswith("embedding")]
+
+    def others(self) -> list[nn.Parameter]:
+        """The embedding and the norms."""
+        return [p for name, p in self.named_parameters() if p.dim() != 2 or name.startswith("embedding")]
+
+
+def _rotary(shape: Shape) -> tuple[Tensor, Tensor]:
+    inverse = 1.0 / (shape.theta ** (torch.arange(0, shape.head_width, 2).float() / shape.head_width))
+    angles = torch.outer(torch.arange(shape.context).float(), inverse)
+    both = torch.cat([angles, angles], -1)
+    return both.cos(), both.sin()
+
+
+def _turned(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return torch.cat([-second, first], -1)

@@ -1,0 +1,224 @@
+"""Train the model: python -m examples.train_embedded_model.train --out build/model
+
+Can be stopped at any time and goes on from its last checkpoint. The data depend on the seed and on how far it is, so a
+run that was stopped sees what one that was not would have seen.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from examples.train_embedded_model.batches import Batch, Weigher, batches, rows
+from examples.train_embedded_model.conversations import Conversation, conversation
+from examples.train_embedded_model.layout import Piece, pieces
+from examples.train_embedded_model.network import Network, Shape
+from examples.train_embedded_model.optimizers import Muon
+from examples.train_embedded_model.tokens import Encoder, train_tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on."""
+
+    out: Path
+    tokens: float = 60e6
+    vocabulary: int = 3072
+    width: int = 192
+    layers: int = 6
+    heads: int = 6
+    kv_heads: int = 2
+    hidden: int = 512
+    longest: int = 1024
+    batch_tokens: int = 8192
+    matrix_rate: float = 0.012
+    other_rate: float = 0.003
+    warm_steps: int = 100
+    seed: int = 1
+    threads: int = 1
+    device: str = "cpu"
+    begin: Path | None = None
+    every_s: float = 240.0
+    compile: bool = True
+
+
+class Trainer:
+    """A run: the model, its optimisers and how far they are."""
+
+    def __init__(self, plan: Plan) -> None:
+        torch.set_num_threads(plan.threads)
+        torch._dynamo.config.recompile_limit = 64
+        torch.manual_seed(plan.seed)
+        plan.out.mkdir(parents=True, exist_ok=True)
+        tokenizer = plan.out / "tokenizer.json"
+        if not tokenizer.exists():
+            train_tokenizer(tokenizer, plan.vocabulary, plan.seed)
+        self.plan = plan
+        self.encoder = Encoder(tokenizer)
+        self.shape = Shape(
+            self.encoder.vocabulary, plan.width, plan.layers, plan.heads, plan.kv_heads, plan.hidden
+        )
+        self.network = Network(self.shape).to(plan.device)
+        self.muon = Muon(self.network.matrices())
+        self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
+        self.step = self.pool = 0
+        self.tokens = 0
+        self.checkpoint = plan.out / "checkpoint.pt"
+        self._load()
+        if plan.compile:
+            for block in self.network.blocks:
+                block.compile(dynamic=False)
+
+    def _load(self) -> None:
+        if self.checkpoint.exists():
+            kept = torch.load(self.checkpoint)
+            self.network.load_state_dict(kept["network"])
+            self.muon.load(kept["muon"])
+            self.adam.load_state_dict(kept["adam"])
+            self.step, self.pool, self.tokens = kept["step"], kept["pool"], kept["tokens"]
+        elif self.plan.begin is not None:
+            self.network.load_state_dict(torch.load(self.plan.begin)["network"])
+
+    def save(self) -> None:
+        """Write a checkpoint, whole or not at all."""
+        kept: dict[str, Any] = {
+            "network": self.network.state_dict(),
+            "muon": self.muon.state(),
+            "adam": self.adam.state_dict(),
+            "shape": self.shape.facts(),
+            "step": self.step,
+            "pool": self.pool,
+            "tokens": self.tokens,
+        }
+        part = self.checkpoint.with_suffix(".part")
+        torch.save(kept, part)
+        part.replace(self.checkpoint)
+
+    def run(self) -> None:
+        """Train until the plan's tokens are used up."""
+        plan = self.plan
+        seen = {split: evaluation_set(self.encoder, split, 100) for split in ("fresh", "held out")}
+        losses: list[float] = []
+        saved = began = time.monotonic()
+        begun = self.tokens
+        for number, made in rows(self.encoder, plan.seed, plan.longest, self.pool):
+            for batch in batches(made, plan.batch_tokens, random.Random(number)):
+                losses.append(self._train(batch))
+            self.pool = number + 1
+            if len(losses) >= 50:
+                speed = (self.tokens - begun) / (time.monotonic() - began)
+                self._log(loss=round(float(np.mean(losses)), 4), speed=round(speed))
+                losses.clear()
+            done = self.tokens >= plan.tokens
+            if done or time.monotonic() - saved > plan.every_s:
+                self.save()
+                for split, talks in seen.items():
+                    self._log(split=split, exact=self.exact(talks))
+                saved = time.monotonic()
+            if done:
+                return
+
+    def _train(self, batch: Batch) -> float:
+        plan = self.plan
+        fall = max(0.0, 1 - self.tokens / plan.tokens)
+        scale = min(1.0, (self.step + 1) / plan.warm_steps) * max(0.02, fall)
+        ids = torch.from_numpy(batch.ids).to(plan.device)
+        weights = torch.from_numpy(batch.weights).reshape(-1)
+        said = weights.nonzero().squeeze(1)
+        targets = torch.from_numpy(batch.targets).reshape(-1)[said].to(plan.device)
+        with torch.autocast(plan.device, torch.bfloat16):
+            states = self.network(ids).reshape(-1, self.shape.width).index_select(0, said.to(plan.device))
+            logits = self.network.logits(states)
+        losses = F.cross_entropy(logits.float(), targets, reduction="none")
+        weight = weights[said].to(plan.device)
+        ((losses * weight).sum() / weight.sum()).backward()
+        torch.nn.utils.clip_grad_norm_(self.network.others(), 1.0)
+        self.muon.step(plan.matrix_rate * scale)
+        for group in self.adam.param_groups:
+            group["lr"] = plan.other_rate * scale
+        self.adam.step()
+        self.network.zero_grad(set_to_none=True)
+        self.step += 1
+        self.tokens += batch.ids.size
+        return float(losses.detach().mean())
+
+    @torch.no_grad()
+    @torch.compiler.set_stance("force_eager")
+    def exact(self, talks: Sequence["Talk"]) -> dict[str, str]:
+        """The share of assistant messages that are right to the last token, by ability, all before them given."""
+        found: dict[str, list[bool]] = {}
+        for talk in talks:
+            ids = torch.tensor([talk.ids[:-1]]).to(self.plan.device)
+            said = self.network.logits(self.network(ids)[0]).argmax(-1).cpu().tolist()
+            for ability, begin, end in talk.spans:
+                found.setdefault(ability, []).append(said[begin - 1 : end - 1] == talk.ids[begin:end])
+        return {ability: f"{np.mean(right):.2f}/{len(right)}" for ability, right in sorted(found.items())}
+
+    def _log(self, **facts: Any) -> None:
+        line = {"step": self.step, "tokens": round(self.tokens / 1e6, 2), **facts}
+        print(json.dumps(line), flush=True)
+        with (self.plan.out / "log.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """An encoded conversation, and where each of its assistant messages is."""
+
+    ids: list[int]
+    spans: list[tuple[str, int, int]]
+
+
+def evaluation_set(encoder: Encoder, split: str, count: int, longest: int = 1024) -> list[Talk]:
+    """Conversations that training has not seen; `held out` ones have other tools, phrases and values, too."""
+    rng = random.Random(f"evaluation of what is {split}")
+    talks: list[Talk] = []
+    while len(talks) < count:
+        talk = encode_spans(encoder, conversation(rng, test=split == "held out"))
+        if len(talk.ids) <= longest:
+            talks.append(talk)
+    return talks
+
+
+def encode_spans(encoder: Encoder, talk: Conversation) -> Talk:
+    """Encode a conversation and find its assistant messages."""
+    abilities = iter([message.ability for message in talk.messages if message.role == "assistant"])
+    ids: list[int] = []
+    spans: list[tuple[str, int, int]] = []
+    parts: list[Piece] = pieces(talk)
+    for part in parts:
+        found = encoder.tokens(part.text)
+        if part.trained:
+            spans.append((next(abilities), len(ids), len(ids) + len(found)))
+        ids += found
+    return Talk(ids, spans)
+
+
+def main() -> None:
+    """Read the plan from the command line and train."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--begin", type=Path, help="a checkpoint whose weights to begin with")
+    for name in ("tokens", "matrix_rate", "other_rate", "every_s"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
+    names = "vocabulary width layers heads kv_heads hidden longest batch_tokens warm_steps seed threads".split()
+    for name in names:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    parser.add_argument("--device")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", default=None)
+    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    Trainer(Plan(**given)).run()
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["Plan", "Trainer", "Weigher", "encode_spans", "evaluation_set"]
