@@ -257,7 +257,7 @@ class BackendInfo:
     """Facts about a model's weights and cache.
 
     There are `slots` slots of `cells` tokens each; `context` is what one sequence may hold, `batch_tokens` what one
-    launch may carry over all rows.
+    launch may carry over all rows. Where its caches cannot batch, a launch's rows are computed one after the other.
     """
 
     context: int
@@ -266,8 +266,11 @@ class BackendInfo:
     batch_tokens: int
     bytes_per_token: int
     can_truncate: bool = True
+    can_batch: bool = True
     host_is_device: bool = False
     description: str = ""
+    runs_on: str = ""
+    """What computes it, in words: `llama.cpp`, `MLX on Metal`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""GGUF files from the Hugging Face Hub, over plain HTTP into a cache folder. Knows files, no models.
+"""Models' files from the Hugging Face Hub, over plain HTTP into a cache folder. Knows files, no models.
 
 A file is written beside its place, resumed where it broke off, checked by size and SHA-256, and then moved there: what
 lies in the folder under its own name is whole.
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urljoin, urlsplit
 
 from filelock import FileLock
@@ -33,6 +33,13 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 _QUANT = re.compile(r"(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP4\w*|BF16|F16|F32))$", re.IGNORECASE)
 _PREFERRED = ("Q4_K_M", "Q8_0")
+_MLX = "MLX"
+# What lies in the folder of an MLX model, without its subfolders. Code that a repository brings is not fetched.
+_MLX_WEIGHTS = re.compile(r"model[^/]*\.safetensors")
+_MLX_FILES = re.compile(
+    r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|chat_template|model[^/]*\.index)\.json"
+    rf"|chat_template\.jinja|{_MLX_WEIGHTS.pattern}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +51,72 @@ class RemoteFile:
     sha256: str | None = None
 
 
-def fetch(repository: str, quant: str | None, folder: Path) -> Path:
-    """Give the first file of a repository's model in a quantisation, downloaded into `folder` where it is not there.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The files of one model in a repository, not fetched yet, and the folder that they come to."""
 
-    Without a quantisation: Q4_K_M, else Q8_0, else the only one. HF_ENDPOINT and HF_TOKEN are heeded. Where the Hub
-    cannot be reached, what was downloaded before serves.
+    repository: str
+    kind: Literal["gguf", "mlx"]
+    files: tuple[RemoteFile, ...]
+    place: Path
+
+
+def look(repository: str, quant: str | None, folder: Path) -> Choice:
+    """Choose a repository's model in a quantisation: GGUF where there is any, else safetensors, for MLX.
+
+    `mlx` in place of a quantisation asks for safetensors. Without one: Q4_K_M, else Q8_0, else the only one.
+    HF_ENDPOINT and HF_TOKEN are heeded. Where the Hub cannot be reached, what was downloaded before serves.
 
     Raises:
-        ModelLoadFailed: there is no such model or quantisation, the download failed, or what came is broken.
+        ModelLoadFailed: there is no such model or quantisation.
     """
     if not _REPOSITORY.fullmatch(repository):
         raise ModelLoadFailed(f"hf:{repository} is not of the form hf:OWNER/REPO or hf:OWNER/REPO:QUANT")
     place = folder / repository.replace("/", "--")
-    hub = _Hub(os.environ.get("HF_ENDPOINT") or ENDPOINT, os.environ.get("HF_TOKEN"))
     try:
-        files = choose(hub.files(repository), quant, repository)
+        return _choice(_hub().files(repository), quant, repository, place)
     except _Unreachable as error:
-        local = [RemoteFile(str(path.relative_to(place)), path.stat().st_size) for path in place.rglob("*.gguf")]
+        paths = [path for path in place.rglob("*") if path.suffix not in (".part", ".lock") and path.is_file()]
+        local = [RemoteFile(str(path.relative_to(place)), path.stat().st_size) for path in paths]
         if not local:
             raise ModelLoadFailed(f"hf:{repository} cannot be listed: {error}") from error
         logger.warning("%s; using what was downloaded before", error)
-        files = choose(local, quant, repository)
-    for file in files:
-        _bring(hub, repository, file, place)
-    return place / files[0].path
+        return _choice(local, quant, repository, place)
+
+
+def fetch(choice: Choice) -> Path:
+    """Download what is not there yet; the path of the first GGUF file, or the folder of an MLX model.
+
+    Raises:
+        ModelLoadFailed: the download failed, or what came is broken.
+    """
+    hub = _hub()
+    for file in choice.files:
+        _bring(hub, choice.repository, file, choice.place)
+    return choice.place / choice.files[0].path if choice.kind == "gguf" else choice.place
+
+
+def _choice(files: Sequence[RemoteFile], quant: str | None, repository: str, place: Path) -> Choice:
+    weights = [file for file in files if _MLX_WEIGHTS.fullmatch(file.path)]
+    if (quant or "").upper() == _MLX or (quant is None and weights and not any(map(_is_gguf, files))):
+        return Choice(repository, "mlx", tuple(choose_mlx(files, repository)), place)
+    return Choice(repository, "gguf", tuple(choose(files, quant, repository)), place)
+
+
+def choose_mlx(files: Sequence[RemoteFile], repository: str) -> list[RemoteFile]:
+    """Give the files of the MLX model, the small ones first.
+
+    Raises:
+        ModelLoadFailed: there is none, or a part of it is missing.
+    """
+    found = sorted((file for file in files if _MLX_FILES.fullmatch(file.path)), key=lambda file: (file.size, file.path))
+    names = {file.path for file in found}
+    if not any(_MLX_WEIGHTS.fullmatch(name) for name in names):
+        raise ModelLoadFailed(f"hf:{repository} has no model*.safetensors for MLX")
+    for name in ("config.json", "tokenizer.json"):
+        if name not in names:
+            raise ModelLoadFailed(f"hf:{repository} has safetensors and no {name}; it is no model that MLX can load")
+    return found
 
 
 def choose(files: Sequence[RemoteFile], quant: str | None, repository: str) -> list[RemoteFile]:
@@ -78,8 +127,7 @@ def choose(files: Sequence[RemoteFile], quant: str | None, repository: str) -> l
     """
     found: dict[str, list[RemoteFile]] = {}
     for file in sorted(files, key=lambda file: file.path):
-        name = PurePosixPath(file.path).name
-        if name.lower().endswith(".gguf") and "mmproj" not in name.lower():
+        if _is_gguf(file):
             stem = _SPLIT.sub("", file.path[: -len(".gguf")])
             match = _QUANT.search(stem)
             found.setdefault(match[1].upper() if match else stem, []).append(file)
@@ -87,14 +135,30 @@ def choose(files: Sequence[RemoteFile], quant: str | None, repository: str) -> l
     for name in wanted:
         if name in found:
             return _one_set(found[name])
-    what = f"no quantisation {quant}" if quant else "several quantisations; name one" if found else "no GGUF file"
+    what = (
+        f"no quantisation {quant}"
+        if quant
+        else "several quantisations; name one"
+        if found
+        else "no GGUF file and no safetensors"
+    )
     raise ModelLoadFailed(f"hf:{repository} has {what}; there are: {', '.join(sorted(found)) or 'none'}")
+
+
+def _is_gguf(file: RemoteFile) -> bool:
+    """Whether it is a model, and not what reads pictures for one."""
+    name = PurePosixPath(file.path).name.lower()
+    return name.endswith(".gguf") and "mmproj" not in name
 
 
 def _one_set(files: list[RemoteFile]) -> list[RemoteFile]:
     """A repository may hold a quantisation under two names: take the first, with all of its parts."""
     stem = _SPLIT.sub("", files[0].path[: -len(".gguf")])
     return [file for file in files if _SPLIT.sub("", file.path[: -len(".gguf")]) == stem]
+
+
+def _hub() -> "_Hub":
+    return _Hub(os.environ.get("HF_ENDPOINT") or ENDPOINT, os.environ.get("HF_TOKEN"))
 
 
 class _Unreachable(Exception):

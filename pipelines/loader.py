@@ -3,9 +3,12 @@
 Importing this loads no backend.
 """
 
+import importlib.util
 import logging
 import os
-from dataclasses import dataclass
+import platform
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -13,14 +16,15 @@ from typing import TYPE_CHECKING, Literal
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
-from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.codec import TemplateCodec, Tokenizer
 
 if TYPE_CHECKING:
     from tenuto.pipelines.llama_cpp import LlamaSettings, Model
 
 logger = logging.getLogger(__name__)
 
-_EMBEDDED = Path(__file__).parent / "embedded" / "tenuto-standin-q8_0.gguf"
+_EMBEDDED = Path(__file__).parent / "embedded"
+_NO_MLX = "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'"
 _MOST_SLOTS = 16
 _CELL_STEP = 256
 _CHATML = """\
@@ -51,10 +55,10 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model that was found: its public id, its kind and its file."""
+    """A model that was found: its public id, its kind, and its file or folder."""
 
     id: str
-    kind: Literal["gguf", "scripted"]
+    kind: Literal["gguf", "mlx", "scripted"]
     path: Path
 
 
@@ -62,36 +66,65 @@ def model_id(model: str) -> str:
     """Give the public id of what `--model` names; nothing is looked up."""
     if model.startswith("hf:"):
         return model.removeprefix("hf:")
-    return model if model == "embedded" else Path(model.removeprefix("scripted:")).stem
+    if is_embedded(model):
+        return "embedded"
+    if model.startswith("scripted:"):
+        return Path(model.removeprefix("scripted:")).stem
+    path = Path(model).expanduser()
+    # A folder's name may have points in it, as in Qwen3-0.6B-4bit.
+    return path.stem if path.suffix.lower() == ".gguf" else path.name or path.resolve().name
+
+
+def is_embedded(model: str) -> bool:
+    """Whether `--model` names the embedded model, in whichever form."""
+    return model in ("embedded", "embedded:gguf", "embedded:mlx")
 
 
 def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
-    """Find the file of a model, and fetch it if it is on the Hub.
+    """Find the file or folder of a model, and fetch it if it is on the Hub.
 
     Raises:
         ModelLoadFailed: there is none, or it is not a model.
     """
     if model.startswith("scripted:"):
         return Source(model_id(model), "scripted", Path(model.removeprefix("scripted:")).expanduser())
-    if model == "embedded":
-        path = _EMBEDDED
+    if is_embedded(model):
+        path = _embedded(model)
     elif model.startswith("hf:"):
         repository, _, quant = model.removeprefix("hf:").partition(":")
-        path = hub.fetch(repository, quant or None, settings.downloads or _downloads())
+        choice = hub.look(repository, quant or None, settings.downloads or _downloads())
+        if choice.kind == "mlx" and not has_mlx():
+            raise ModelLoadFailed(_NO_MLX)  # before gigabytes have come
+        path = hub.fetch(choice)
     else:
         path = Path(model).expanduser()
-    _require_gguf(path)
-    return Source(model_id(model), "gguf", path)
+    return Source(model_id(model), _kind(path), path)
 
 
 def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
-    """Load a model: `embedded`, a GGUF file, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
+    """Load a model: `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
+
+    The embedded model is there in two forms, `embedded:gguf` and `embedded:mlx`; `embedded` is the one that suits the
+    machine.
 
     Raises:
         ModelLoadFailed: the text says what is wrong and what to do.
     """
     source = find(model, settings)
-    return _load_script(source) if source.kind == "scripted" else _load_gguf(source, settings)
+    match source.kind:
+        case "scripted":
+            return _load_script(source)
+        case "gguf":
+            pipeline = _load_gguf(source, settings)
+        case "mlx":
+            pipeline = _load_mlx(source, settings)
+    # The small default model says one thing well; chance only harms it.
+    return replace(pipeline, temperature=0.0) if is_embedded(model) else pipeline
+
+
+def has_mlx() -> bool:
+    """Whether the packages for MLX models are installed; nothing is imported."""
+    return all(importlib.util.find_spec(name) is not None for name in ("mlx", "mlx_lm"))
 
 
 def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> tuple[int, int]:
@@ -119,14 +152,25 @@ def _load_script(source: Source) -> Pipeline:
 def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
     llama = _import_llama()
     model = llama.Model(source.path, gpu_layers=settings.gpu_layers)
-    if model.chat_template is None:
+    codec = _codec(source, llama.LlamaTokenizer(model), model.chat_template)
+    return Pipeline(codec, llama.LlamaBackend(model, _llama_settings(llama, model, settings)))
+
+
+def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
+    mlx = _import_mlx()
+    mlx.require_whole(source.path)
+    model = mlx.Model(source.path)
+    tokenizer = mlx.MlxTokenizer(source.path, model.vocabulary)
+    codec = _codec(source, tokenizer, tokenizer.chat_template)
+    slots, cells = fit(model.training_context, model.bytes_per_token, settings)
+    chosen = mlx.MlxSettings(slots=slots, cells=cells, batch_tokens=settings.batch_tokens)
+    return Pipeline(codec, mlx.MlxBackend(model, chosen))
+
+
+def _codec(source: Source, tokenizer: Tokenizer, template: str | None) -> TemplateCodec:
+    if template is None:
         logger.warning("%s has no chat template; ChatML is used, and it will call no tools", source.path)
-    codec = TemplateCodec(
-        model=source.id, tokenizer=llama.LlamaTokenizer(model), template=model.chat_template or _CHATML
-    )
-    backend = llama.LlamaBackend(model, _llama_settings(llama, model, settings))
-    # The small default model says one thing well; chance only harms it.
-    return Pipeline(codec, backend, temperature=0.0) if source.path == _EMBEDDED else Pipeline(codec, backend)
+    return TemplateCodec(model=source.id, tokenizer=tokenizer, template=template or _CHATML)
 
 
 def _llama_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":
@@ -154,13 +198,43 @@ def _import_llama() -> ModuleType:
     return llama_cpp
 
 
-def _require_gguf(path: Path) -> None:
-    if path.is_dir():
+def _import_mlx() -> ModuleType:
+    if not has_mlx():
+        raise ModelLoadFailed(_NO_MLX)
+    try:
+        from tenuto.pipelines import mlx
+    except (ImportError, OSError, RuntimeError) as error:
+        if isinstance(error, ImportError) and (error.name or "").startswith("tenuto"):
+            raise
         raise ModelLoadFailed(
-            f"{path} is a folder: MLX models are not supported yet; give a GGUF file"
-            if (path / "config.json").exists()
-            else f"{path} is a folder without a model; give a GGUF file"
+            f"mlx is installed, but cannot be loaded: {error}; pip install 'tenuto[mlx]' brings all that it needs"
+        ) from error
+    return mlx
+
+
+def _embedded(model: str) -> Path:
+    """The form that was asked for; without one MLX on Apple Silicon, where it is installed, and else GGUF."""
+    _, _, form = model.partition(":")
+    apple = sys.platform == "darwin" and platform.machine() == "arm64"
+    if form == "mlx" or (not form and apple and has_mlx()):
+        return _EMBEDDED / "mlx"
+    return min(_EMBEDDED.glob("*-q8_0.gguf"))
+
+
+def _kind(path: Path) -> Literal["gguf", "mlx"]:
+    """What a file or folder is.
+
+    Raises:
+        ModelLoadFailed: it is no model.
+    """
+    if path.is_dir():
+        if (path / "config.json").exists():
+            return "mlx"
+        raise ModelLoadFailed(
+            f"{path} is a folder without a model: it has no config.json; give a GGUF file or the folder of an MLX model"
         )
+    if path.suffix == ".safetensors" and path.exists():
+        raise ModelLoadFailed(f"{path} is one file of an MLX model; give its folder, {path.parent}")
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -170,6 +244,7 @@ def _require_gguf(path: Path) -> None:
         raise ModelLoadFailed(f"the model file {path} cannot be read: {error.strerror}") from error
     if magic != b"GGUF":
         raise ModelLoadFailed(f"{path} is not a GGUF file")
+    return "gguf"
 
 
 def _downloads() -> Path:

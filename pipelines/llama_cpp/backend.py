@@ -88,6 +88,7 @@ class LlamaBackend:
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
             description=model.description,
+            runs_on="llama.cpp",
         )
 
     @property

@@ -76,7 +76,9 @@ class ScriptedBackend:
             batch_tokens=max(script.batch_tokens, script.slots),
             bytes_per_token=_BYTES_PER_TOKEN,
             can_truncate=script.can_truncate,
+            can_batch=script.can_batch,
             description="a script",
+            runs_on="a script",
         )
 
     @property

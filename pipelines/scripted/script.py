@@ -139,6 +139,7 @@ class Script(_Strict):
     cells: int = Field(default=4096, ge=8)
     batch_tokens: int = Field(default=512, ge=1)
     can_truncate: bool = True
+    can_batch: bool = True
     rules: tuple[Rule, ...] = ()
 
     def answer(self, seen: Conversation) -> Answer:

@@ -35,6 +35,8 @@ class ModelAnswer(Shape):
     owned_by: str
     context_length: int = Field(description="How many tokens a conversation may have.")
     description: str
+    backend: str = Field(description="What computes it.")
+    can_batch: bool = Field(description="Whether requests are computed together; else one at a time.")
     capabilities: list[str] = Field(description="`chat`, `completions`, `tools`, and what it reads besides text.")
 
 

@@ -57,5 +57,7 @@ def model_facts(model: Model) -> dict[str, Any]:
         "owned_by": "tenuto",
         "context_length": model.context,
         "description": model.backend.description,
+        "backend": model.backend.runs_on,
+        "can_batch": model.backend.can_batch,
         "capabilities": list(model.capabilities),
     }

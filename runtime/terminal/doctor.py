@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 
 from tenuto.errors import TenutoError
+from tenuto.pipelines.loader import is_embedded
 from tenuto.runtime.config import Settings
 from tenuto.runtime.terminal import machine, mcp_checks, model_checks
 from tenuto.runtime.terminal.client import Refused, Remote
@@ -74,7 +75,7 @@ def _models(settings: Settings, models: tuple[str, ...], remote: Remote | None) 
     names = models or (() if remote is not None else settings.model)
     for name in names:
         yield anyio.run(partial(model_checks.loaded, name, model_checks.fitted(settings)))
-    if model_checks.EMBEDDED not in names:
+    if not any(map(is_embedded, names)):
         yield anyio.run(model_checks.speed)
 
 

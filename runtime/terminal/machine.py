@@ -14,6 +14,7 @@ from tenuto.sessions.lock import Owner, read_owner
 
 LEAST_FREE = 1 << 30
 """Bytes free on the data folder's disk below which the doctor warns."""
+_INSTALL_MLX = "pip install 'tenuto[mlx]'"
 _GPU_BUILDS = {"linux": "GGML_CUDA=on", "win32": "GGML_CUDA=on", "darwin": "GGML_METAL=on"}
 
 
@@ -26,7 +27,7 @@ def installed() -> Section:
         "platform": platform.platform(),
     }
     _llama(section)
-    section.facts["mlx"] = _version("mlx") or "not installed"
+    _mlx(section)
     return section
 
 
@@ -57,6 +58,23 @@ def _llama(section: Section) -> None:
             f"CMAKE_ARGS=-D{build} pip install --force-reinstall --no-cache-dir llama-cpp-python",
             broken=False,
         )
+
+
+def _mlx(section: Section) -> None:
+    version, above = _version("mlx"), _version("mlx-lm")
+    section.facts["mlx"] = version or "not installed"
+    if version is None or above is None:
+        if version is not None or _is_apple():
+            missing = "mlx-lm" if version else "mlx"
+            section.wrong(f"MLX models cannot be loaded: {missing} is missing", _INSTALL_MLX, broken=False)
+        return
+    section.facts["mlx-lm"] = above
+    try:
+        import mlx.core as mx
+
+        section.facts["mlx computes on"] = "Metal" if mx.metal.is_available() else "the CPU"
+    except (OSError, RuntimeError, AttributeError, ImportError) as exc:
+        section.wrong(f"mlx {version} cannot be loaded: {exc}", _INSTALL_MLX)
 
 
 def data_folder(path: Path) -> tuple[Section, Owner | None]:

@@ -4,7 +4,7 @@ import anyio
 
 from tenuto.errors import TenutoError
 from tenuto.pipelines.base import Pipeline, Sampling
-from tenuto.pipelines.loader import LoadSettings, load, model_id
+from tenuto.pipelines.loader import LoadSettings, is_embedded, load, model_id
 from tenuto.runtime.app import available_cores
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine, EngineSettings
@@ -24,7 +24,9 @@ def served(remote: Remote) -> list[Section]:
     sections = []
     for model in remote.get("/v1/models")["data"]:
         section = Section(f"model {model['id']}")
-        section.facts["backend"] = model.get("description") or "unknown"
+        section.facts["model"] = model.get("description") or "unknown"
+        section.facts["backend"] = model.get("backend") or "unknown"
+        section.facts["requests"] = _served(model.get("can_batch", True))
         section.facts["context"] = f"{model.get('context_length')} tokens"
         section.facts["can"] = model.get("capabilities", [])
         sections.append(section)
@@ -52,7 +54,7 @@ async def loaded(name: str, fitting: LoadSettings) -> Section:
     engine = Engine(pipeline.codec.info.model, pipeline, EngineSettings())
     try:
         _describe(section, pipeline, engine)
-        if name == EMBEDDED:
+        if is_embedded(name):
             await _measure(section, pipeline, engine)
     finally:
         await engine.stop()
@@ -71,7 +73,9 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
     model = Model(codec.info.model, codec, engine, info, 0.0, pipeline.temperature)
     calls = "tools" in model.capabilities
     section.facts |= {
-        "backend": info.description or "unknown",
+        "model": info.description or "unknown",
+        "backend": info.runs_on or "unknown",
+        "requests": _served(info.can_batch),
         "context": f"{info.context} tokens",
         "slots": f"{info.slots} of {info.cells} tokens",
         "cache": f"{bytes_text(info.slots * info.cells * info.bytes_per_token)}, {info.bytes_per_token} bytes a token",
@@ -85,6 +89,10 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
             "use a model whose template has tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
             broken=False,
         )
+
+
+def _served(can_batch: bool) -> str:
+    return "computed together" if can_batch else "served one at a time: this model's caches cannot batch"
 
 
 async def _measure(section: Section, pipeline: Pipeline, engine: Engine) -> None:
@@ -122,5 +130,7 @@ def _remedy(name: str, text: str) -> str:
     if "pip install" in text:
         return "install it as said, or choose another --model"
     if name.startswith("hf:"):
-        return "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a GGUF file"
-    return "give --model a whole GGUF file (fetch it again if it is cut off), hf:OWNER/REPO[:QUANT] or embedded"
+        return (
+            "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a GGUF file or an MLX folder"
+        )
+    return "give --model a whole GGUF file or MLX folder (fetch it again if it is cut off), hf:OWNER/REPO[:QUANT] or embedded"
