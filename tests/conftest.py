@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 
 from tests.e2e.server import Server, script
+from tests.embedded import FORMS
 
 Start = Callable[..., Server]
+
+
+@pytest.fixture(scope="session", params=FORMS)
+def embedded_model(request: pytest.FixtureRequest) -> str:
+    """What `--model` takes for the embedded model: the test runs once on each pipeline, and does not know on which."""
+    name: str = request.param
+    return name
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ conversation from the tokens in its slot alone, so it answers as a model would, 
 A script is a TOML file, or a JSON file of the same shape:
 
     cells = 4096              # optional: tokens a slot holds; also slots = 4, batch_tokens = 512, can_truncate = true,
-                     # can_batch = true (only told, never heeded)
+                              # and can_batch = true, which is told and changes nothing
 
     [[rules]]                 # the first rule whose conditions all hold answers
     user_matches = 'weather in (?P<city>[A-Z][a-z]+)'

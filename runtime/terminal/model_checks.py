@@ -130,7 +130,6 @@ def _remedy(name: str, text: str) -> str:
     if "pip install" in text:
         return "install it as said, or choose another --model"
     if name.startswith("hf:"):
-        return (
-            "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a GGUF file or an MLX folder"
-        )
-    return "give --model a whole GGUF file or MLX folder (fetch it again if it is cut off), hf:OWNER/REPO[:QUANT] or embedded"
+        return "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a file or folder"
+    whole = "a whole GGUF file or MLX folder (fetch it again if it is cut off)"
+    return f"give --model {whole}, hf:OWNER/REPO[:QUANT] or embedded"

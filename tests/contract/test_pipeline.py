@@ -37,7 +37,7 @@ text = "Your name is Ada, as you have said so many times."
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     if request.param == "llama_cpp":
         pytest.importorskip("llama_cpp")
-        model = "embedded"
+        model = "embedded:gguf"
     else:
         script = tmp_path_factory.mktemp("script") / "script.toml"
         script.write_text(SCRIPT)

@@ -18,9 +18,8 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_curl_of_the_readme_answers_as_shown(start: Start) -> None:
-    pytest.importorskip("llama_cpp")
-    server = start(model="embedded")
+def test_the_curl_of_the_readme_answers_as_shown(start: Start, embedded_model: str) -> None:
+    server = start(model=embedded_model)
     (command,) = [block for block in blocks("sh") if block.startswith("curl")]
     command = command.replace("http://127.0.0.1:8420", server.url).replace("curl ", "curl -sS ")
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)

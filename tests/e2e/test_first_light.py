@@ -9,14 +9,13 @@ from tests.conftest import Start
 from tests.e2e.server import Server
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("llama_cpp")
 
 QUESTIONS = [("What is 17 * 23?", "391"), ("What is 5 + 6?", "11"), ("What is 144 / 12?", "12")]
 
 
 @pytest.fixture
-def embedded(start: Start) -> Server:
-    return start(model="embedded")
+def embedded(start: Start, embedded_model: str) -> Server:
+    return start(model=embedded_model)
 
 
 def test_it_answers_from_a_tool_over_openai_and_computes_only_what_is_new(embedded: Server) -> None:

@@ -22,7 +22,7 @@ KNOWN = ["first", "second", "embedded"]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, embedded_model: str) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("several")
     first = script(folder / "first.json", [{"user": "who", "text": "the first"}])
     second = script(
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         [{"user": "who", "text": "the second"}, {"user": "slow", "text": "tick " * 400, "delay_ms": 20}],
         cells=2048,
     )
-    server = Server(folder, first, ("--model", second, "--model", "embedded", "--context", "1024"))
+    server = Server(folder, first, ("--model", second, "--model", embedded_model, "--context", "1024"))
     try:
         yield server.start()
     finally:

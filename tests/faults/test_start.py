@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import environment, script
+from tests.embedded import gguf_file
 
 pytestmark = pytest.mark.slow
-
-EMBEDDED = Path(__file__).parents[2] / "pipelines" / "embedded"
 
 
 def refusal(folder: Path, *arguments: str, model: str | None = None) -> tuple[int, str]:
@@ -35,16 +34,9 @@ def refusal(folder: Path, *arguments: str, model: str | None = None) -> tuple[in
     return done.returncode, done.stderr.removeprefix("tenuto: ").rstrip("\n")
 
 
-def embedded() -> bytes:
-    files = sorted(EMBEDDED.glob("*.gguf"))
-    if not files:
-        pytest.skip("the embedded model is not there as a file")
-    return files[0].read_bytes()
-
-
 @pytest.mark.parametrize("part", [0.02, 0.99])
 def test_a_gguf_file_that_was_cut_off(tmp_path: Path, part: float) -> None:
-    whole = embedded()
+    whole = gguf_file().read_bytes()
     path = tmp_path / "cut.gguf"
     path.write_bytes(whole[: int(len(whole) * part)])
     code, line = refusal(tmp_path, model=str(path))

@@ -1,28 +1,38 @@
-"""The embedded model's vocabulary and template, loaded once and without weights."""
+"""The embedded model's vocabulary and template in each of its forms, loaded once and without weights."""
 
-from pathlib import Path
+import json
 
 import pytest
 from hypothesis import settings
 
-import tenuto.pipelines
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tests.embedded import gguf_file, mlx_folder
 
 # A test machine may be busy: how long one example takes says nothing.
 settings.register_profile("tenuto", deadline=None)
 settings.load_profile("tenuto")
 
 
-@pytest.fixture(scope="session")
-def embedded() -> tuple[Tokenizer, str]:
-    pytest.importorskip("llama_cpp")
+def gguf_form() -> tuple[Tokenizer, str]:
     from tenuto.pipelines.llama_cpp import LlamaTokenizer, Model
 
-    folder = Path(tenuto.pipelines.__file__).parent / "embedded"
-    model = Model(min(folder.glob("*q8_0.gguf")), vocabulary_only=True)
-    template = model.chat_template
-    assert template
-    return LlamaTokenizer(model), template
+    model = Model(gguf_file(), vocabulary_only=True)
+    assert model.chat_template
+    return LlamaTokenizer(model), model.chat_template
+
+
+def mlx_form() -> tuple[Tokenizer, str]:
+    from tenuto.pipelines.mlx import MlxTokenizer
+
+    folder = mlx_folder()
+    tokenizer = MlxTokenizer(folder, json.loads((folder / "config.json").read_text())["vocab_size"])
+    assert tokenizer.chat_template
+    return tokenizer, tokenizer.chat_template
+
+
+@pytest.fixture(scope="session")
+def embedded(embedded_model: str) -> tuple[Tokenizer, str]:
+    return mlx_form() if embedded_model == "embedded:mlx" else gguf_form()
 
 
 @pytest.fixture(scope="session")

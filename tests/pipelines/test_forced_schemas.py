@@ -104,9 +104,8 @@ def some(strategy: st.SearchStrategy[JsonObject], count: int) -> list[JsonObject
 
 
 @pytest.fixture
-def pipeline() -> Pipeline:
-    pytest.importorskip("llama_cpp")
-    return load("embedded", LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=512, threads=1))
+def pipeline(embedded_model: str) -> Pipeline:
+    return load(embedded_model, LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=512, threads=1))
 
 
 @pytest.fixture

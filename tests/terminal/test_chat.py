@@ -239,9 +239,8 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "http://127.0.0.1:9 cannot be reached" in ended.stderr
 
 
-def test_the_embedded_model_answers_in_the_terminal(start: Start) -> None:
-    pytest.importorskip("llama_cpp")
-    server = start(model="embedded")
+def test_the_embedded_model_answers_in_the_terminal(start: Start, embedded_model: str) -> None:
+    server = start(model=embedded_model)
     with chat(server) as terminal:
         terminal.until("a new chat")
         terminal.line("What is 17 * 23?")

@@ -12,7 +12,7 @@ from tenuto.pipelines.loader import find
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return Model(find("embedded").path)
+    return Model(find("embedded:gguf").path)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ WORDS = ["▁", "h", "i", "hi", "▁hi", "▁▁", "a", "▁a", "b", "ab"]
 
 @pytest.fixture(scope="module")
 def embedded() -> LlamaTokenizer:
-    return LlamaTokenizer(Model(find("embedded").path, vocabulary_only=True))
+    return LlamaTokenizer(Model(find("embedded:gguf").path, vocabulary_only=True))
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +133,6 @@ def test_the_grammar_tokenizer_is_built_once_for_all_threads(embedded: LlamaToke
 
 
 def test_the_native_library_writes_nothing_to_the_terminal() -> None:
-    code = "from tenuto.pipelines.loader import load; load('embedded')"
+    code = "from tenuto.pipelines.loader import load; load('embedded:gguf')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=50, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
