@@ -1,9 +1,11 @@
 """A tour: a model calls tools, its sequence pauses and resumes for nothing, and kill -9 loses nothing.
 
 Starts a server of its own with the embedded model, so it needs neither network nor weights. Run it by `make demo`.
+ARGS="--model embedded:mlx" chooses its form.
 """
 
 import asyncio
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -147,7 +149,7 @@ async def over_mcp(server: OwnServer) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="tenuto-demo-") as folder, OwnServer(Path(folder) / "data") as server:
+    with tempfile.TemporaryDirectory(prefix="tenuto-demo-") as folder, OwnServer(Path(folder) / "data", *sys.argv[1:]) as server:
         say(f"tenuto is at {server.url}, its data in {folder}")
         a_conversation_with_tools(server)
         killed_between_turns(server)

@@ -69,12 +69,12 @@ def read_folder(path: Path) -> ModelFolder:
     Raises:
         ModelLoadFailed: one of them is broken.
     """
-    named = _json(path / "special_tokens_map.json")
+    named, settings = _json(path / "special_tokens_map.json"), _json(path / "tokenizer_config.json")
     return ModelFolder(
         path=path,
         config=_json(path / "config.json"),
         generation=_json(path / "generation_config.json"),
-        tokenizer={**named, **{key: value for key, value in _json(path / "tokenizer_config.json").items() if value}},
+        tokenizer=named | {key: value for key, value in settings.items() if value is not None},
     )
 
 

@@ -20,7 +20,7 @@ from tenuto.pipelines.mlx.folder import read_folder, read_tokenizer
 from tenuto.pipelines.vocabulary import is_marker
 from tenuto.sessions.items import JsonObject
 
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 # Some files name only the end of a document: these end a turn wherever a vocabulary has them as control entries.
 _END_TEXTS = frozenset({"<|im_end|>", "<|eot_id|>", "<|eot|>", "<end_of_turn>", "<turn|>", "<|end_of_turn|>"})
 _PROBE = "a b"
@@ -40,7 +40,7 @@ class MlxTokenizer:
         self._path = path
         self._building = threading.Lock()
         self._template_tokenizer = self._native(exact)
-        self._plain_tokenizer = self._native(vocabulary_json.without_strips(exact))
+        self._plain_tokenizer = self._native(vocabulary_json.for_content(exact))
         self._plain_tokenizer.encode_special_tokens = True
         self._chat_template = folder.chat_template()
 
@@ -56,8 +56,7 @@ class MlxTokenizer:
         self._text_bos = self._find_text_bos(folder.tokenizer.get("add_bos_token"), written)
         single = {t: piece[0] for t, piece in enumerate(self._pieces) if len(piece) == 1}
         self._bytes = {byte: t for t, byte in single.items() if t not in self._control_tokens}
-        marked = vocabulary_json.has_spaces_marked(exact)
-        self._spelled = vocabulary_json.SPACE if marked and not vocabulary_json.is_byte_level(exact) else None
+        self._apart = _read_otherwise(exact)
         self._require_exact()
 
     @property
@@ -107,14 +106,12 @@ class MlxTokenizer:
 
     def plain_tokens(self, text: str) -> list[int]:
         """Tokenise text without recognising control entries; user-defined ones may still be; nothing is added."""
-        if self._spelled is None or self._spelled not in text:
-            return _tokens(self._plain_tokenizer, text)
-        # The sign for a space would come back as a space: it is spelled in bytes, where the vocabulary has them.
-        sign = [self._bytes[byte] for byte in self._spelled.encode() if byte in self._bytes]
-        first, *rest = text.split(self._spelled)
-        tokens = _tokens(self._plain_tokenizer, first)
-        for part in rest:
-            tokens += sign + _tokens(self._plain_tokenizer, part)
+        tokens: list[int] = []
+        for part in self._apart.split(text) if self._apart else [text]:
+            if part == vocabulary_json.SPACE and self._apart:
+                tokens += [self._bytes[byte] for byte in part.encode() if byte in self._bytes]
+            else:
+                tokens += _tokens(self._plain_tokenizer, part)
         return tokens
 
     def piece(self, token: int) -> bytes:
@@ -158,8 +155,8 @@ class MlxTokenizer:
                 return literal[token].encode()
             if byte_level:
                 return _from_byte_level(text)
-            if fallback and (match := _BYTE.fullmatch(text)):
-                return bytes([int(match[1], 16)])
+            if fallback and _BYTE.fullmatch(text):
+                return bytes([int(text[3:5], 16)])
             return (text.replace(vocabulary_json.SPACE, " ") if marked else text).encode()
 
         return [piece(token) for token in range(vocabulary)]
@@ -195,6 +192,18 @@ class _GrammarSource:
 
     def __call__(self, text: bytes) -> list[int]:
         return self._tokenizer.plain_tokens(text.decode(errors="replace"))
+
+
+def _read_otherwise(tokenizer: JsonObject) -> re.Pattern[str] | None:
+    """What a vocabulary of SentencePiece's kind would read otherwise than it is written, and what is cut apart there.
+
+    The sign for a space would come back as a space, and is spelled in bytes; `<0x0A>` would come back as that byte.
+    """
+    if vocabulary_json.is_byte_level(tokenizer):
+        return None
+    sign = [vocabulary_json.SPACE] if vocabulary_json.has_spaces_marked(tokenizer) else []
+    byte = [f"<(?={_BYTE.pattern[1:]})"] if vocabulary_json.falls_back_to_bytes(tokenizer) else []
+    return re.compile(f"({'|'.join(sign + byte)})") if sign or byte else None
 
 
 def _tokens(tokenizer: NativeTokenizer, text: str) -> list[int]:

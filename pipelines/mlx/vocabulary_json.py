@@ -39,10 +39,18 @@ def exact(tokenizer: JsonObject, folder: ModelFolder, vocabulary: int) -> JsonOb
     }
 
 
-def without_strips(tokenizer: JsonObject) -> JsonObject:
-    """The same, where no added entry takes the white space beside it: for content."""
+def for_content(tokenizer: JsonObject) -> JsonObject:
+    """The same, where no added entry takes the white space beside it, and no text is spelled with special entries."""
     added = [{**token, "lstrip": False, "rstrip": False} for token in tokenizer["added_tokens"]]
-    return {**tokenizer, "added_tokens": added}
+    model = tokenizer["model"]
+    if model.get("type") == "Unigram":  # it takes any entry that fits, so those that are special get another name
+        hidden = {token["id"] for token in added if token["special"] and token["id"] < len(model["vocab"])}
+        renamed = [
+            [f"\uffff{i}\uffff" if i in hidden else text, score] for i, (text, score) in enumerate(model["vocab"])
+        ]
+        added = [token for token in added if token["id"] not in hidden]
+        model = {**model, "vocab": renamed}
+    return {**tokenizer, "added_tokens": added, "model": model}
 
 
 def is_byte_level(tokenizer: JsonObject) -> bool:

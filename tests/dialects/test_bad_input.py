@@ -1,8 +1,6 @@
 """Whatever a request brings: one clear message in OpenAI's form, from a real server, which goes on as before."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +9,13 @@ import httpx
 import pytest
 
 from tests.e2e.server import Server, script
+from tests.embedded import with_template
 
 pytestmark = pytest.mark.slow
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 SAID = b'"messages":[{"role":"user","content":"a"}]'
 KEYS = ("ada-key", "bob-key")
-EMBEDDED = Path(__file__).parents[2] / "pipelines" / "embedded" / "tenuto-standin-q8_0.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -220,16 +218,13 @@ def test_a_strict_schema_that_no_grammar_can_hold_is_refused(as_ada: httpx.Clien
 # Templates
 
 
-def test_a_template_that_fails_says_so_and_keeps_nothing(start: Any, tmp_path: Path) -> None:
+def test_a_template_that_fails_says_so_and_keeps_nothing(start: Any, embedded_model: str, tmp_path: Path) -> None:
     template = (
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system messages here') }}{% endif %}"
         "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    model = tmp_path / "strict.gguf"
-    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--chat-template", template]
-    subprocess.run([*command, str(EMBEDDED), str(model)], check=True, capture_output=True, timeout=30)
-    server = start(model=str(model))
+    server = start(model=with_template(embedded_model, template, tmp_path))
     with server.client() as http:
         body = {"messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "a"}]}
         status, error = send(http, json.dumps(body | {"session_id": "s", "tools": []}).encode())

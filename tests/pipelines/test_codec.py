@@ -47,7 +47,7 @@ def test_the_first_token_is_written_once_and_only_at_the_beginning(embedded_toke
 def test_the_facts_of_the_embedded_model(embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer) -> None:
     info = embedded_codec.info
     reserved = {embedded_tokenizer.piece(token).decode() for token in info.control_tokens}
-    assert (info.model, info.vocabulary) == ("embedded", 1536)
+    assert (info.model, info.vocabulary) == ("embedded", embedded_tokenizer.vocabulary)
     assert {embedded_tokenizer.piece(token) for token in info.stop_tokens} == {b"<|im_end|>"}
     assert {"<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<tool_response>"} <= reserved
     assert '", "' not in reserved

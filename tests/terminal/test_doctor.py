@@ -57,12 +57,14 @@ def test_a_broken_mcp_server_is_shown_with_its_stderr_and_what_to_do(tmp_path: P
     assert "broken: MCP server broken, MCP server gone" in screen
 
 
-def test_without_a_server_it_measures_the_embedded_model_and_starts_nothing(tmp_path: Path) -> None:
-    code, sections, stderr = asked(tmp_path, "--data-dir", "data")
+def test_without_a_server_it_measures_the_embedded_model_alone(tmp_path: Path, embedded_model: str) -> None:
+    code, sections, stderr = asked(tmp_path, "--data-dir", "data", "--model", embedded_model)
     assert (code, stderr) == (0, "")
     assert sections["data folder"]["facts"]["owner"] == "nobody"
     facts = sections["model embedded"]["facts"]
     assert facts["tool calls"] is True
+    assert facts["backend"]
+    assert facts["requests"] == "computed together"
     assert int(facts["prefill"].split()[0]) > 0
     assert int(facts["decode"].split()[0]) > 0
     assert sections["installed"]["facts"]["llama-cpp-python"]
@@ -93,6 +95,19 @@ def test_models_that_cannot_be_loaded_are_named_with_what_to_do(tmp_path: Path) 
     assert "whole GGUF file" in sections["model rubbish"]["problems"][0]["remedy"]
     assert "there is no model file missing.gguf" in sections["model missing"]["problems"][0]["what"]
     assert sections["model good"]["facts"]["slots"] == "4 of 4096 tokens"
+
+
+def test_a_model_whose_caches_cannot_batch_is_said_to_be_served_one_at_a_time(start: Start) -> None:
+    server = start(can_batch=False)
+    with server.client() as http:
+        (model,) = http.get("/v1/models").raise_for_status().json()["data"]
+    assert (model["backend"], model["can_batch"]) == ("a script", False)
+    _, served, _ = asked(server.folder, "--data-dir", str(server.data_dir))
+    _, loaded, _ = asked(server.folder, "--data-dir", "other", "--model", server.model)
+    for sections in (served, loaded):
+        facts = sections["model model"]["facts"]
+        assert facts["requests"] == "served one at a time: this model's caches cannot batch"
+        assert facts["backend"] == "a script"
 
 
 def test_an_mcp_file_that_is_none_is_a_finding_and_not_an_end(tmp_path: Path) -> None:
