@@ -158,7 +158,7 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
 
 def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
     mlx = _import_mlx()
-    mlx.require_whole(source.path)
+    mlx.require_tokenizer(source.path)  # before gigabytes are read
     model = mlx.Model(source.path)
     tokenizer = mlx.MlxTokenizer(source.path, model.vocabulary)
     codec = _codec(source, tokenizer, tokenizer.chat_template)

@@ -1,6 +1,8 @@
-"""Models in folders of safetensors, run by MLX. Importing this needs the extra `tenuto[mlx]`."""
+"""Folders of MLX models, run by mlx-lm's model and cache classes. Importing this needs the extra `tenuto[mlx]`."""
 
-from tenuto.pipelines.mlx.folder import require_whole
+from tenuto.pipelines.mlx.backend import MlxBackend, MlxPending, MlxSettings
+from tenuto.pipelines.mlx.folder import require_tokenizer
+from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.tokenizer import MlxTokenizer
 
-__all__ = ["MlxTokenizer", "require_whole"]
+__all__ = ["MlxBackend", "MlxPending", "MlxSettings", "MlxTokenizer", "Model", "require_tokenizer"]

@@ -78,6 +78,18 @@ def read_folder(path: Path) -> ModelFolder:
     )
 
 
+def require_tokenizer(path: Path) -> None:
+    """See that the folder has a tokenizer.json.
+
+    Raises:
+        ModelLoadFailed: it has none.
+    """
+    if not (path / "tokenizer.json").exists():
+        others = [name for name in ("tokenizer.model", "tiktoken.model", "tekken.json") if (path / name).exists()]
+        beside = f", only {others[0]}, which is not read" if others else ""
+        raise ModelLoadFailed(f"{path} has no tokenizer.json{beside}; convert the model with a fast tokenizer")
+
+
 def read_tokenizer(path: Path) -> JsonObject:
     """Read the folder's tokenizer.json.
 
@@ -85,37 +97,11 @@ def read_tokenizer(path: Path) -> JsonObject:
         ModelLoadFailed: there is none, or it is broken.
     """
     place = path / "tokenizer.json"
-    if not place.exists():
-        raise _no_tokenizer(path)
+    require_tokenizer(path)
     tokenizer = _json(place)
     if not isinstance(tokenizer.get("model"), dict) or not isinstance(tokenizer.get("added_tokens", []), list):
         raise ModelLoadFailed(f"{place} is no tokenizer")
     return tokenizer
-
-
-def require_whole(path: Path) -> None:
-    """See that every file is there that a model needs, before its weights are read.
-
-    Raises:
-        ModelLoadFailed: the text names what is missing.
-    """
-    if not _json(path / "config.json"):
-        raise ModelLoadFailed(f"{path} has no config.json, or an empty one; it is no MLX model")
-    if not any(path.glob("model*.safetensors")):
-        raise ModelLoadFailed(f"{path} has no model*.safetensors; the weights are missing")
-    shards = _json(path / "model.safetensors.index.json").get("weight_map") or {}
-    missing = sorted({str(name) for name in shards.values()} - {each.name for each in path.iterdir()})
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ModelLoadFailed(f"{path} is not whole: {missing[0]}{more} of its index is missing; fetch it again")
-    if not (path / "tokenizer.json").exists():
-        raise _no_tokenizer(path)
-
-
-def _no_tokenizer(path: Path) -> ModelLoadFailed:
-    others = [name for name in ("tokenizer.model", "tiktoken.model", "tekken.json") if (path / name).exists()]
-    beside = f", only {others[0]}, which is not read" if others else ""
-    return ModelLoadFailed(f"{path} has no tokenizer.json{beside}; convert the model with a fast tokenizer")
 
 
 def _read(path: Path) -> str:

@@ -45,9 +45,8 @@ def for_content(tokenizer: JsonObject) -> JsonObject:
     model = tokenizer["model"]
     if model.get("type") == "Unigram":  # it takes any entry that fits, so those that are special get another name
         hidden = {token["id"] for token in added if token["special"] and token["id"] < len(model["vocab"])}
-        renamed = [
-            [f"\uffff{i}\uffff" if i in hidden else text, score] for i, (text, score) in enumerate(model["vocab"])
-        ]
+        entries = enumerate(model["vocab"])
+        renamed = [[f"\uffff{index}\uffff" if index in hidden else text, score] for index, (text, score) in entries]
         added = [token for token in added if token["id"] not in hidden]
         model = {**model, "vocab": renamed}
     return {**tokenizer, "added_tokens": added, "model": model}

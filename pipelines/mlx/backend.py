@@ -1,0 +1,299 @@
+"""The weights and the cache of an MLX model as the engine uses them. Engine thread only, but for construction."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from tenuto.errors import GenerationFailed
+from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot
+from tenuto.pipelines.mlx import caches, packing
+from tenuto.pipelines.mlx.model import Model
+from tenuto.pipelines.mlx.sampling import Choice, MlxSampler, Order, choose
+from tenuto.pipelines.mlx.slots import Slots
+
+# What a pass costs beside its weights: building and starting it takes as long as reading about so many bytes.
+_PASS_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class MlxSettings:
+    """How much a model may take: `slots` sequences of `cells` tokens, `batch_tokens` a step over all rows.
+
+    `pass_bytes` is what a pass costs beside its caches, as bytes that are read; None: as the weights have it.
+    """
+
+    slots: int = 4
+    cells: int = 4096
+    batch_tokens: int = 512
+    pass_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """The rows of one pass whose tokens are being chosen."""
+
+    rows: list[int]
+    choice: Choice
+
+
+@dataclass(slots=True)
+class MlxPending:
+    """A step that is under way."""
+
+    rows: Sequence[Row]
+    failed: dict[int, RowFailed] = field(default_factory=dict)
+    chosen: list[_Chosen] = field(default_factory=list, repr=False)
+    fed: list[mx.array] = field(default_factory=list, repr=False)
+    """What must be computed for the tokens that were fed without a sample."""
+
+    @property
+    def logits(self) -> list[NDArray[np.float32] | None]:
+        """What each row's token was chosen from, its mask applied."""
+        logits: list[NDArray[np.float32] | None] = [None] * len(self.rows)
+        for chosen in self.chosen:
+            of_rows = np.array(chosen.choice.logits.astype(mx.float32))
+            for row, of_row in zip(chosen.rows, of_rows, strict=True):
+                logits[row] = of_row
+        return logits
+
+
+class MlxBackend:
+    """Slots over mlx-lm's caches. Those that decode lie together in batches; each prompt is read by itself.
+
+    The last token of a prompt goes through the batch of those that decode: reading a prompt then never computes the
+    logits of more than one token, and takes no pass of its own for it.
+    """
+
+    def __init__(self, model: Model, settings: MlxSettings) -> None:
+        if min(settings.slots, settings.cells, settings.batch_tokens) < 1:
+            raise ValueError(f"nobody is served by {settings}")
+        self._model = model
+        weights = model.weight_bytes + _PASS_BYTES if settings.pass_bytes is None else settings.pass_bytes
+        self._slots = Slots(model, settings.slots, weights)
+        self._pending: MlxPending | None = None
+        context = min(settings.cells, model.training_context or settings.cells)
+        self._info = BackendInfo(
+            context=context,
+            slots=settings.slots,
+            cells=settings.cells,
+            batch_tokens=max(settings.batch_tokens, settings.slots),
+            bytes_per_token=max(1, -(-model.cache_bytes(context) // context)),
+            can_truncate=model.can_cut(context),
+            host_is_device=True,
+            description=model.description,
+        )
+
+    @property
+    def info(self) -> BackendInfo:
+        """Facts that do not change."""
+        return self._info
+
+    @property
+    def can_batch(self) -> bool:
+        """Whether sequences decode together; else each takes a pass of its own."""
+        return self._model.can_batch
+
+    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> MlxSampler:
+        """Sampling state for one round of a sequence that ends with the tokens `before`.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
+        return MlxSampler(sampling, before, self._model.vocabulary)
+
+    def launch(self, rows: Sequence[Row]) -> MlxPending:
+        """Begin a step over rows of different slots; the last step must have been collected.
+
+        Raises:
+            ValueError: the step is invalid; nothing has changed.
+            GenerationFailed: the step failed; the slots in it are undefined.
+        """
+        if self._pending is not None:
+            raise ValueError("the last step has not been collected")
+        self._check(rows)
+        step = MlxPending(rows)
+        try:
+            self._feed(step)
+            self._decode(step)
+        except Exception as error:  # whatever a model raises, its caches are half written
+            raise self._lost(rows, error) from error
+        self._pending = step
+        return step
+
+    def collect(self, pending: Pending) -> Sampled:
+        """Wait for the step and read its tokens.
+
+        Raises:
+            ValueError: this is not the step that is under way.
+            GenerationFailed: the step failed; the slots in it are undefined.
+        """
+        if self._pending is None or pending is not self._pending:
+            raise ValueError("this step is not under way")
+        step, self._pending = self._pending, None
+        try:
+            mx.eval(step.fed, [chosen.choice.arrays() for chosen in step.chosen])
+        except Exception as error:  # as in launch
+            raise self._lost(step.rows, error) from error
+        step.fed = []  # they would keep the caches that they are of
+        sampled: Sampled = [step.failed.get(row) for row in range(len(step.rows))]
+        for chosen in step.chosen:
+            self._read(step, chosen, sampled)
+        return sampled
+
+    def fork(self, source: int, target: int, tokens: int) -> None:
+        """Make `target`, which is empty, hold the first `tokens` of `source`. Both share the memory until one writes.
+
+        Raises:
+            ValueError: the target is not empty, or the source cannot be cut to so many tokens.
+        """
+        held = self._slots.length(source)
+        if source == target or self._slots.length(target) or not 0 <= tokens <= held:
+            raise ValueError(f"slot {target} cannot become the first {tokens} of {held} tokens of slot {source}")
+        if 0 < tokens < held and not self._model.can_cut(held):
+            raise ValueError("this model's cache can only be forked whole")
+        if tokens:
+            cache = self._slots.copy(source)
+            if tokens < held:
+                caches.cut(cache, held - tokens)
+            self._slots.put(target, cache, tokens)
+
+    def truncate(self, slot: int, tokens: int) -> bool:
+        """Cut a slot back to its first `tokens`. False where the cache cannot: the slot is then as it was.
+
+        Raises:
+            ValueError: the slot holds fewer tokens.
+        """
+        held = self._slots.length(slot)
+        if not 0 <= tokens <= held:
+            raise ValueError(f"a slot of {held} tokens cannot be cut to {tokens}")
+        if tokens == held:
+            return True
+        if tokens == 0:
+            self._slots.clear(slot)
+            return True
+        if not self._model.can_cut(held):
+            return False
+        caches.cut(self._slots.own(slot), held - tokens)
+        self._slots.grow(slot, tokens - held)
+        return True
+
+    def release(self, slot: int) -> None:
+        """Empty a slot, in whatever state it is."""
+        self._slots.clear(slot)
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """Copy a slot's cache out, as an array of bytes. The slot stays."""
+        tokens = self._slots.length(slot)
+        if not tokens:
+            return Snapshot(0, 0, np.empty(0, np.uint8))
+        data = packing.pack(self._model, self._slots.copy(slot), tokens)
+        return Snapshot(tokens, data.nbytes, data)
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        """Copy a cache into a slot, which is empty. `data` may be any buffer of the bytes that `snapshot` gave.
+
+        Raises:
+            ValueError: the slot is not empty, or too small.
+            GenerationFailed: the bytes are not of this model; the slot is empty.
+        """
+        if self._slots.length(slot):
+            raise ValueError("the slot is not empty")
+        if not 0 <= snapshot.tokens <= self._info.cells:
+            raise ValueError(f"{snapshot.tokens} tokens do not fit into {self._info.cells} cells")
+        if snapshot.tokens:
+            cache = packing.unpack(self._model, snapshot.data, snapshot.tokens)
+            self._slots.put(slot, cache, snapshot.tokens)
+
+    def close(self) -> None:
+        """Free the cache; the weights go with the last who holds the model."""
+        for slot in range(self._info.slots):
+            self._slots.clear(slot)
+        self._pending = None
+        mx.clear_cache()
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        if not rows or sum(len(row.tokens) for row in rows) > self._info.batch_tokens:
+            raise ValueError(f"a step takes 1 to {self._info.batch_tokens} tokens")
+        if len({row.slot for row in rows}) < len(rows):
+            raise ValueError("a step has one row for each slot")
+        for row in rows:
+            held = self._slots.length(row.slot)
+            if row.start != held:
+                raise ValueError(f"the row starts at {row.start}; its slot holds {held} tokens")
+            if held + len(row.tokens) > self._info.cells:
+                raise ValueError(f"{held} and {len(row.tokens)} tokens do not fit into {self._info.cells} cells")
+            if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= self._model.vocabulary:
+                raise ValueError("a row has tokens, and each is in the vocabulary")
+            if row.sampler is not None and not (isinstance(row.sampler, MlxSampler) and row.sampler.is_open):
+                raise ValueError("a row's sampler is one of this backend, and not closed")
+
+    def _lost(self, rows: Sequence[Row], error: Exception) -> GenerationFailed:
+        for row in rows:
+            self._slots.clear(row.slot, None)
+        return GenerationFailed(f"the step failed: {error}")
+
+    def _feed(self, step: MlxPending) -> None:
+        """Feed all tokens that nothing is sampled after, one slot after the other."""
+        for row in step.rows:
+            tokens = row.tokens if row.sampler is None else row.tokens[:-1]
+            if tokens:
+                cache = self._slots.own(row.slot)
+                self._model.forward([list(tokens)], cache)
+                step.fed += (arrays := caches.arrays(cache))
+                mx.async_eval(arrays)
+                self._slots.grow(row.slot, len(tokens))
+
+    def _decode(self, step: MlxPending) -> None:
+        """Feed the last token of each row that wants a sample, and choose the one after it."""
+        at = {row.slot: index for index, row in enumerate(step.rows) if row.sampler is not None}
+        for each in self._slots.passes(list(at)) if at else ():
+            rows = [at[slot] for slot in each.slots]
+            logits = self._model.forward([[step.rows[row].tokens[-1]] for row in rows], each.cache)
+            outputs = self._choose(step, rows, logits)
+            mx.async_eval(outputs, caches.arrays(each.cache))
+            for slot in each.slots:
+                self._slots.grow(slot, 1)
+
+    def _choose(self, step: MlxPending, rows: list[int], logits: mx.array) -> list[mx.array]:
+        orders: dict[int, Order] = {}
+        for place, row in enumerate(rows):
+            sampler = step.rows[row].sampler
+            assert isinstance(sampler, MlxSampler)
+            try:
+                orders[place] = sampler.order(step.rows[row].mask)
+            except Exception as error:  # a sampler that fails is its own row's affair
+                step.failed[row] = RowFailed(error)
+        if not orders:
+            return [logits]
+        if len(orders) < len(rows):
+            logits = logits[mx.array(list(orders))]
+        choice = choose(logits, list(orders.values()))
+        step.chosen.append(_Chosen([rows[place] for place in orders], choice))
+        return choice.arrays()
+
+    @staticmethod
+    def _read(step: MlxPending, chosen: _Chosen, sampled: Sampled) -> None:
+        tokens: list[Any] = chosen.choice.tokens.tolist()
+        greatest: list[Any] = chosen.choice.greatest.tolist()
+        for place, row in enumerate(chosen.rows):
+            sampler = step.rows[row].sampler
+            assert isinstance(sampler, MlxSampler)
+            if not math.isfinite(greatest[place]):
+                error = GenerationFailed("no token is allowed, or the model's output is not finite")
+                sampled[row] = RowFailed(error)
+                continue
+            try:
+                sampler.accept(tokens[place])
+            except Exception as error:  # as in _choose
+                sampled[row] = RowFailed(error)
+                continue
+            told, alternatives = chosen.choice.told, sampler.sampling.logprobs
+            if told is not None and alternatives is not None:
+                sampled[row] = told.of(place, tokens[place], alternatives)
+            else:
+                sampled[row] = tokens[place]
