@@ -84,8 +84,10 @@ class MlxBackend:
             batch_tokens=max(settings.batch_tokens, settings.slots),
             bytes_per_token=max(1, -(-model.cache_bytes(context) // context)),
             can_truncate=model.can_cut(context),
+            can_batch=model.can_batch,
             host_is_device=True,
             description=model.description,
+            runs_on="MLX on Metal" if mx.metal.is_available() else "MLX on the CPU",
         )
 
     @property

@@ -45,8 +45,7 @@ class Model:
     @property
     def description(self) -> str:
         """What it is, in a few words."""
-        alone = "" if self.can_batch else ", one sequence at a time: its cache cannot be batched"
-        return f"{self._config['model_type']}, {self.weight_bytes / 1e6:.0f} MB in MLX{alone}"
+        return f"{self._config['model_type']}, {self.weight_bytes / 1e6:.0f} MB"
 
     @property
     def training_context(self) -> int:

@@ -1,16 +1,21 @@
-"""The embedded model's vocabulary and template in each of its forms, loaded once and without weights."""
+"""The embedded model's vocabulary and template in each of its forms, without weights; and a Hub of one's own."""
 
 import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import settings
 
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.loader import LoadSettings
 from tests.embedded import gguf_file, mlx_folder
+from tests.pipelines.hub import Hub
 
 # A test machine may be busy: how long one example takes says nothing.
-settings.register_profile("tenuto", deadline=None)
-settings.load_profile("tenuto")
+hypothesis.settings.register_profile("tenuto", deadline=None)
+hypothesis.settings.load_profile("tenuto")
 
 
 def gguf_form() -> tuple[Tokenizer, str]:
@@ -48,3 +53,21 @@ def embedded_template(embedded: tuple[Tokenizer, str]) -> str:
 @pytest.fixture(scope="session")
 def embedded_codec(embedded_tokenizer: Tokenizer, embedded_template: str) -> TemplateCodec:
     return TemplateCodec("embedded", embedded_tokenizer, embedded_template)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join(5)
+    server.server_close()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> LoadSettings:
+    return LoadSettings(downloads=tmp_path / "downloads", slots=1, cells=256, threads=1)

@@ -1,12 +1,7 @@
-import hashlib
-import json
+import platform
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,83 +9,8 @@ from hypothesis import strategies as st
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.hub import RemoteFile, choose
-from tenuto.pipelines.loader import LoadSettings, find, fit, load, model_id
-
-
-class Hub(ThreadingHTTPServer):
-    """Enough of the Hugging Face Hub: the tree of one repository, and its files with ranges behind a redirect."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.files: dict[str, bytes] = {}
-        self.listed_sha: dict[str, str] = {}
-        self.requests: list[tuple[str, str | None]] = []
-        self.break_after: int | None = None
-        self.honours_ranges = True
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: Hub
-
-    def do_GET(self) -> None:
-        path, wanted = self.path.partition("?")[0], self.headers.get("Range")
-        self.server.requests.append((path, wanted))
-        if path == "/api/models/owner/model/tree/main":
-            self._send(200, json.dumps(self._tree()).encode())
-        elif path.startswith("/owner/model/resolve/main/"):
-            self.send_response(302)
-            self.send_header("Location", f"{self.server.url}/files/{path.rpartition('/')[2]}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        elif path.startswith("/files/"):
-            self._send_file(self.server.files[path.rpartition("/")[2]], wanted)
-        else:
-            self._send(404, b"")
-
-    def _tree(self) -> list[dict[str, Any]]:
-        def entry(name: str, data: bytes) -> dict[str, Any]:
-            sha = self.server.listed_sha.get(name, hashlib.sha256(data).hexdigest())
-            return {"type": "file", "path": name, "size": len(data), "oid": "x", "lfs": {"oid": sha, "size": len(data)}}
-
-        return [entry(name, data) for name, data in self.server.files.items()]
-
-    def _send_file(self, data: bytes, wanted: str | None) -> None:
-        begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.honours_ranges else 0
-        self._send(206 if begin else 200, data[begin:], self.server.break_after)
-
-    def _send(self, status: int, body: bytes, break_after: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:break_after])
-        if break_after is not None:
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the base class names it so
-        pass
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    server = Hub()
-    monkeypatch.setenv("HF_ENDPOINT", server.url)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join(5)
-    server.server_close()
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> LoadSettings:
-    return LoadSettings(downloads=tmp_path / "downloads", slots=1, cells=256, threads=1)
-
+from tenuto.pipelines.loader import LoadSettings, find, fit, has_mlx, load, model_id
+from tests.pipelines.hub import Hub
 
 GGUF = b"GGUF" + bytes(range(256)) * 20
 
@@ -170,12 +90,24 @@ def test_a_path_that_leads_out_of_the_folder_is_not_taken(hub: Hub, settings: Lo
         find("hf:owner/model", settings)
 
 
-def test_the_embedded_model_loads_and_is_called_embedded(settings: LoadSettings) -> None:
-    pytest.importorskip("llama_cpp")
-    pipeline = load("embedded", settings)
+def test_the_embedded_model_loads_and_is_called_embedded(settings: LoadSettings, embedded_model: str) -> None:
+    pipeline = load(embedded_model, settings)
     assert pipeline.codec.info.model == "embedded"
     assert (pipeline.backend.info.slots, pipeline.backend.info.cells) == (1, 256)
+    assert pipeline.temperature == 0.0
     pipeline.backend.close()
+
+
+@pytest.mark.parametrize(("system", "machine"), [("darwin", "arm64"), ("darwin", "x86_64"), ("linux", "aarch64")])
+def test_the_embedded_model_runs_on_mlx_where_that_is_the_machines_own(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(sys, "platform", system)
+        elsewhere.setattr(platform, "machine", lambda: machine)
+        found = [find(name).kind for name in ("embedded", "embedded:gguf", "embedded:mlx")]
+    at_home = "mlx" if (system, machine) == ("darwin", "arm64") and has_mlx() else "gguf"
+    assert found == [at_home, "gguf", "mlx"]
 
 
 def test_a_script_loads(tmp_path: Path, settings: LoadSettings) -> None:
@@ -188,12 +120,13 @@ def test_a_script_loads(tmp_path: Path, settings: LoadSettings) -> None:
 def test_public_ids() -> None:
     names = ["embedded", "/models/tiny-q8.gguf", "scripted:/x/demo.toml", "hf:owner/repo", "hf:owner/repo:Q8_0"]
     assert [model_id(name) for name in names] == ["embedded", "tiny-q8", "demo", "owner/repo", "owner/repo:Q8_0"]
+    names = ["embedded:gguf", "embedded:mlx", "/models/Qwen3-0.6B-4bit", "mlx/Qwen3-0.6B-4bit/"]
+    assert [model_id(name) for name in names] == ["embedded"] * 2 + ["Qwen3-0.6B-4bit"] * 2
 
 
 def test_what_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, settings: LoadSettings) -> None:
     (tmp_path / "text.gguf").write_text("hello")
-    (tmp_path / "mlx").mkdir()
-    (tmp_path / "mlx" / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "none").mkdir()
     (tmp_path / "wrong.toml").write_text("[[rules]]\nuser_matches = '('")
     (tmp_path / "strange.json").write_text('{"rules": [{"answer": "hello"}]}')
@@ -213,7 +146,7 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, settings:
 
 def test_a_file_that_was_cut_off_is_told_with_the_librarys_words(tmp_path: Path, settings: LoadSettings) -> None:
     pytest.importorskip("llama_cpp")
-    whole = find("embedded").path.read_bytes()
+    whole = find("embedded:gguf").path.read_bytes()
     for size in (40, len(whole) // 2):
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
         with pytest.raises(ModelLoadFailed, match=r"cut\.gguf cannot be loaded; llama\.cpp says:\n.+"):
@@ -225,21 +158,31 @@ def run(code: str) -> str:
 
 
 def test_importing_the_loader_loads_no_backend() -> None:
-    assert run("import sys, tenuto.pipelines.loader; print('llama_cpp' in sys.modules)") == "False\n"
+    backends = "{'llama_cpp', 'mlx', 'mlx_lm', 'tokenizers', 'transformers'}"
+    for module in ("tenuto", "tenuto.pipelines.loader"):
+        assert run(f"import sys, {module}; print({backends} & set(sys.modules))") == "set()\n"
 
 
-def test_without_the_extra_the_error_says_what_to_install() -> None:
-    code = """
+@pytest.mark.parametrize(
+    ("form", "missing", "told"),
+    [
+        ("gguf", "llama_cpp", "GGUF models need llama-cpp-python: pip install 'tenuto[llama]'"),
+        ("mlx", "mlx", "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'"),
+        ("mlx", "mlx_lm", "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'"),
+    ],
+)
+def test_without_the_extra_the_error_says_what_to_install(form: str, missing: str, told: str) -> None:
+    code = f"""
 import sys
-sys.modules["llama_cpp"] = None
+sys.modules["{missing}"] = None
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.loader import load
 try:
-    load("embedded")
+    load("embedded:{form}")
 except ModelLoadFailed as error:
     print(error)
 """
-    assert "pip install 'tenuto[llama]'" in run(code)
+    assert run(code) == f"{told}\n"
 
 
 @given(
