@@ -101,7 +101,8 @@ def _require_weights(path: Path) -> None:
             raise ModelLoadFailed(f"{index} is broken: {error}") from error
     missing = sorted(name for name in named if not (path / name).exists())
     if missing:
-        raise ModelLoadFailed(f"{path} has no {missing[0]}, which its index names ({len(missing)} files are missing)")
+        more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ModelLoadFailed(f"{path} has no {missing[0]}, which its index names{more}")
     if not any(path.glob("model*.safetensors")):
         raise ModelLoadFailed(f"{path} has no weights: no model*.safetensors")
 

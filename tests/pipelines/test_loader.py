@@ -133,8 +133,8 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, settings:
     for model, words in {
         "missing.gguf": "there is no model file",
         "text.gguf": "is not a GGUF file",
-        "mlx": "MLX models are not supported yet",
-        "none": "a folder without a model",
+        "model.safetensors": "is one file of an MLX model; give its folder, ",
+        "none": r"a folder without a model: it has no config\.json; give a GGUF file or the folder of an MLX model",
         "scripted:missing.toml": "cannot be read",
         "scripted:wrong.toml": r"wrong at rules\.0\.user_matches: .*not a regular expression",
         "scripted:strange.json": r"wrong at rules\.0\.answer",
