@@ -5,12 +5,17 @@
 #   make fuzz    ten minutes of Schemathesis against a server of its own
 #   make demo    a short tour against a server of its own
 
+comma := ,
 PYTHON ?= python3
 VENV ?= .venv
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/tenuto
 WHEELS ?= $(CACHE)/wheels
 BIN := $(VENV)/bin
 ARGS ?=
+# MLX runs models where it has Metal; elsewhere its CPU build is for checks and tests.
+APPLE := $(filter Darwin-arm64,$(shell uname -s)-$(shell uname -m))
+RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
+DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test fuzz check demo setup setup-dev lock clean
@@ -56,12 +61,12 @@ $(VENV)/.llama: $(VENV)/.python constraints.txt .ci/llama-wheel
 
 $(VENV)/.runtime: $(VENV)/.llama pyproject.toml constraints.txt
 	@echo "tenuto: installing the runtime's packages"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[llama]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS)]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "tenuto: installing the packages for checks and tests"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[llama,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
 # Take the versions that are installed now as those that everybody gets.

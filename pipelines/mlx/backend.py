@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot
 from tenuto.pipelines.mlx import caches, packing
+from tenuto.pipelines.mlx.device import runs_on
 from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.sampling import Choice, MlxSampler, Order, choose
 from tenuto.pipelines.mlx.slots import Slots
@@ -87,7 +88,7 @@ class MlxBackend:
             can_batch=model.can_batch,
             host_is_device=True,
             description=model.description,
-            runs_on="MLX on Metal" if mx.metal.is_available() else "MLX on the CPU",
+            runs_on=runs_on(),
         )
 
     @property

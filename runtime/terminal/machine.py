@@ -70,9 +70,9 @@ def _mlx(section: Section) -> None:
         return
     section.facts["mlx-lm"] = above
     try:
-        import mlx.core as mx
+        from tenuto.pipelines.mlx import runs_on
 
-        section.facts["mlx computes on"] = "Metal" if mx.metal.is_available() else "the CPU"
+        section.facts["mlx"] = f"{version}, {runs_on()}"
     except (OSError, RuntimeError, AttributeError, ImportError) as exc:
         section.wrong(f"mlx {version} cannot be loaded: {exc}", _INSTALL_MLX)
 
