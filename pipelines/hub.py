@@ -38,7 +38,7 @@ _MLX = "MLX"
 _MLX_WEIGHTS = re.compile(r"model[^/]*\.safetensors")
 _MLX_FILES = re.compile(
     r"(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|chat_template|model[^/]*\.index)\.json"
-    rf"|chat_template\.jinja|{_MLX_WEIGHTS.pattern}"
+    rf"|chat_template\.jinja|additional_chat_templates/[^/]+\.jinja|{_MLX_WEIGHTS.pattern}"
 )
 
 

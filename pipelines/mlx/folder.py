@@ -53,9 +53,9 @@ class ModelFolder:
         Raises:
             ModelLoadFailed: a file that should have it cannot be read.
         """
-        alone = self.path / "chat_template.jinja"
+        alone, beside = self.path / "chat_template.jinja", self.path / "additional_chat_templates" / "tool_use.jinja"
         if alone.exists():
-            return _read(alone)
+            return _joined(_read(alone), _read(beside)) if beside.exists() else _read(alone)
         for settings in (_json(self.path / "chat_template.json"), self.tokenizer):
             template = _template_of(settings.get("chat_template"))
             if template is not None:
@@ -136,10 +136,7 @@ def _ids_of(ids: Any) -> Iterator[int]:
 
 
 def _template_of(value: Any) -> str | None:
-    """One template of what a file has: a text, or several by name, of which that for tools serves where there are any.
-
-    The two are joined in Jinja, so that a conversation without tools is rendered as the model knows it.
-    """
+    """One template of what a file has: a text, or several by name."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
@@ -147,9 +144,16 @@ def _template_of(value: Any) -> str | None:
     named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
     plain, tools = (_text_of(named.get(name)) for name in ("default", "tool_use"))
     if plain and tools:
-        # The plus signs keep the white space of the parts; a last line break is none of a template's text.
-        return f"{{% if tools +%}}{_one_break_less(tools)}{{%+ else +%}}{_one_break_less(plain)}{{%+ endif %}}"
+        return _joined(plain, tools)
     return plain or tools or next(filter(None, map(_text_of, named.values())), None)
+
+
+def _joined(plain: str, tools: str) -> str:
+    """One template of two, so that a conversation without tools is rendered as the model knows it.
+
+    The plus signs keep the white space of the parts; a last line break is none of a template's text.
+    """
+    return f"{{% if tools +%}}{_one_break_less(tools)}{{%+ else +%}}{_one_break_less(plain)}{{%+ endif %}}"
 
 
 def _one_break_less(template: str) -> str:

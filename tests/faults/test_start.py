@@ -1,6 +1,7 @@
 """What keeps a server from starting is one clear line and an exit code: 2 for what was configured, 1 for the rest."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.server import environment, script
-from tests.embedded import gguf_file
+from tests.embedded import gguf_file, mlx_folder
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,17 @@ def test_a_gguf_file_that_was_cut_off(tmp_path: Path, part: float) -> None:
     whole = gguf_file().read_bytes()
     path = tmp_path / "cut.gguf"
     path.write_bytes(whole[: int(len(whole) * part)])
+    code, line = refusal(tmp_path, model=str(path))
+    assert code == 1
+    assert str(path) in line
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_a_file_of_an_mlx_model_that_was_cut_off(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("mlx_lm", reason="needs tenuto[mlx]")
+    path = tmp_path / "cut"
+    shutil.copytree(mlx_folder(), path)
+    (path / name).write_bytes((path / name).read_bytes()[:-100])
     code, line = refusal(tmp_path, model=str(path))
     assert code == 1
     assert str(path) in line

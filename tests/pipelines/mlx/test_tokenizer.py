@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -268,10 +269,13 @@ def test_the_chat_template_may_lie_in_several_places(tmp_path: Path, files: Any,
     assert prepended(tmp_path).chat_template == "of its own"
 
 
-def test_of_several_templates_that_for_tools_serves_where_there_are_any(tmp_path: Path) -> None:
-    import jinja2
-
-    template = prepended(tmp_path, tokenizer_config={"chat_template": NAMED}).chat_template
+@pytest.mark.parametrize("in_files", [False, True])
+def test_of_several_templates_that_for_tools_serves_where_there_are_any(tmp_path: Path, in_files: bool) -> None:
+    if in_files:
+        (tmp_path / "additional_chat_templates").mkdir()
+        for name, each in zip(("chat_template", "additional_chat_templates/tool_use"), NAMED, strict=True):
+            (tmp_path / f"{name}.jinja").write_text(each["template"])
+    template = prepended(tmp_path, tokenizer_config={"chat_template": [] if in_files else NAMED}).chat_template
     assert template is not None
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     messages = [{"content": "a"}, {"content": "b"}]
