@@ -113,6 +113,11 @@ class MlxBackend:
         """Whether sequences decode together; else each takes a pass of its own."""
         return self._model.can_batch
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return self._model.vocabulary
+
     def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> MlxSampler:
         """Sampling state for one round of a sequence that ends with the tokens `before`.
 
