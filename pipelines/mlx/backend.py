@@ -1,7 +1,7 @@
 """The weights and the cache of an MLX model as the engine uses them. Engine thread only, but for construction."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot
+from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot, TokenLogprob
 from tenuto.pipelines.mlx import caches, packing
 from tenuto.pipelines.mlx.device import runs_on
 from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.sampling import Choice, MlxSampler, Order, choose
-from tenuto.pipelines.mlx.slots import Slots
+from tenuto.pipelines.mlx.slots import Batch, Slots
 
 # What a pass costs beside its weights: building and starting it takes as long as reading about so many bytes.
 _PASS_BYTES = 32 << 20
@@ -40,6 +40,18 @@ class _Chosen:
 
     rows: list[int]
     choice: Choice
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A pass that was begun before anybody asked for it, over the tokens that were being chosen."""
+
+    batch: Batch
+    slots: list[int]
+    """By row of the logits."""
+    logits: mx.array
+    tokens: dict[int, int] = field(default_factory=dict)
+    """The tokens that it was fed, by slot, once they are known."""
 
 
 @dataclass(slots=True)
@@ -76,6 +88,9 @@ class MlxBackend:
         self._model = model
         weights = model.weight_bytes + _PASS_BYTES if settings.pass_bytes is None else settings.pass_bytes
         self._slots = Slots(model, settings.slots, weights)
+        # What is kept so that a pass ahead can be undone may cost this much of a pass.
+        self._spare = weights // 32
+        self._ahead: list[_Ahead] = []
         self._pending: MlxPending | None = None
         context = min(settings.cells, model.training_context or settings.cells)
         self._info = BackendInfo(
@@ -101,6 +116,11 @@ class MlxBackend:
         """Whether sequences decode together; else each takes a pass of its own."""
         return self._model.can_batch
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return self._model.vocabulary
+
     def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> MlxSampler:
         """Sampling state for one round of a sequence that ends with the tokens `before`.
 
@@ -123,6 +143,7 @@ class MlxBackend:
         try:
             self._feed(step)
             self._decode(step)
+            self._run_ahead(step)
         except Exception as error:  # whatever a model raises, its caches are half written
             raise self._lost(rows, error) from error
         self._pending = step
@@ -146,6 +167,9 @@ class MlxBackend:
         sampled: Sampled = [step.failed.get(row) for row in range(len(step.rows))]
         for chosen in step.chosen:
             self._read(step, chosen, sampled)
+        tokens = {row.slot: _token(sample) for row, sample in zip(step.rows, sampled, strict=True)}
+        for ahead in self._ahead:
+            ahead.tokens.update((slot, token) for slot in ahead.slots if (token := tokens.get(slot)) is not None)
         return sampled
 
     def fork(self, source: int, target: int, tokens: int) -> None:
@@ -188,6 +212,7 @@ class MlxBackend:
     def release(self, slot: int) -> None:
         """Empty a slot, in whatever state it is."""
         self._slots.clear(slot)
+        self._ahead = [ahead for ahead in self._ahead if ahead.batch.slots]
 
     def snapshot(self, slot: int) -> Snapshot:
         """Copy a slot's cache out, as an array of bytes. The slot stays."""
@@ -217,6 +242,7 @@ class MlxBackend:
         for slot in range(self._info.slots):
             self._slots.clear(slot)
         self._pending = None
+        self._ahead = []
         mx.clear_cache()
 
     def _check(self, rows: Sequence[Row]) -> None:
@@ -246,23 +272,65 @@ class MlxBackend:
             tokens = row.tokens if row.sampler is None else row.tokens[:-1]
             if tokens:
                 cache = self._slots.own(row.slot)
-                self._model.forward([list(tokens)], cache)
-                step.fed += (arrays := caches.arrays(cache))
-                mx.async_eval(arrays)
+                self._model.forward(mx.array([list(tokens)]), cache)
+                caches.begin(cache)
+                step.fed += caches.arrays(cache)
                 self._slots.grow(row.slot, len(tokens))
 
     def _decode(self, step: MlxPending) -> None:
         """Feed the last token of each row that wants a sample, and choose the one after it."""
         at = {row.slot: index for index, row in enumerate(step.rows) if row.sampler is not None}
-        for each in self._slots.passes(list(at)) if at else ():
-            rows = [at[slot] for slot in each.slots]
-            logits = self._model.forward([[step.rows[row].tokens[-1]] for row in rows], each.cache)
-            outputs = self._choose(step, rows, logits)
-            mx.async_eval(outputs, caches.arrays(each.cache))
-            for slot in each.slots:
+        served = self._catch_up(step, at)
+        left = [slot for slot in at if slot not in served]
+        for batch in self._slots.arrange(left) if left else ():
+            rows = [at[slot] for slot in batch.slots]
+            self._choose(
+                step, rows, self._model.forward(mx.array([[step.rows[row].tokens[-1]] for row in rows]), batch.cache)
+            )
+            caches.begin(batch.cache)
+            for slot in batch.slots:
                 self._slots.grow(slot, 1)
 
-    def _choose(self, step: MlxPending, rows: list[int], logits: mx.array) -> list[mx.array]:
+    def _catch_up(self, step: MlxPending, at: Mapping[int, int]) -> set[int]:
+        """Choose from what was computed ahead, where it is what the step asks for. Gives the slots that this serves."""
+        served: set[int] = set()
+        waiting: list[_Ahead] = []
+        for ahead in self._ahead:
+            slots = [slot for slot in ahead.slots if slot in at and self._slots.holds_ahead(slot, ahead.batch)]
+            hits = [slot for slot in slots if list(step.rows[at[slot]].tokens) == [ahead.tokens.get(slot)]]
+            if hits:
+                self._slots.catch_up(ahead.batch, hits)
+                order = [ahead.slots.index(slot) for slot in ahead.batch.slots]
+                logits = ahead.logits if len(order) == len(ahead.slots) else ahead.logits[mx.array(order)]
+                self._choose(step, [at[slot] for slot in ahead.batch.slots], logits)
+                served.update(hits)
+            elif slots:
+                self._slots.fall_back(ahead.batch)
+            elif ahead.batch.slots:
+                waiting.append(ahead)
+        self._ahead = waiting
+        return served
+
+    def _run_ahead(self, step: MlxPending) -> None:
+        """Begin to feed the tokens that are being chosen, so that the device need not wait for who reads them."""
+        rows = [row for chosen in step.chosen for row in chosen.rows]
+        if not rows or not self._model.can_batch:
+            return
+        chosen = [chosen.choice.tokens for chosen in step.chosen]
+        tokens = chosen[0] if len(chosen) == 1 else mx.concatenate(chosen)
+        places = {step.rows[row].slot: place for place, row in enumerate(rows)}
+        for batch in self._slots.arrange(list(places)):
+            undo = caches.undo_of_next(batch.cache, self._spare)
+            if undo is None:
+                continue
+            order = [places[slot] for slot in batch.slots]
+            own = tokens if order == list(range(len(rows))) else tokens[mx.array(order)]
+            logits = self._model.forward(own[:, None], batch.cache)
+            batch.undo = undo
+            mx.async_eval(logits, caches.arrays(batch.cache))
+            self._ahead.append(_Ahead(batch, batch.slots, logits))
+
+    def _choose(self, step: MlxPending, rows: list[int], logits: mx.array) -> None:
         orders: dict[int, Order] = {}
         for place, row in enumerate(rows):
             sampler = step.rows[row].sampler
@@ -272,12 +340,12 @@ class MlxBackend:
             except Exception as error:  # a sampler that fails is its own row's affair
                 step.failed[row] = RowFailed(error)
         if not orders:
-            return [logits]
+            return
         if len(orders) < len(rows):
             logits = logits[mx.array(list(orders))]
         choice = choose(logits, list(orders.values()))
         step.chosen.append(_Chosen([rows[place] for place in orders], choice))
-        return choice.arrays()
+        mx.async_eval(choice.arrays())
 
     @staticmethod
     def _read(step: MlxPending, chosen: _Chosen, sampled: Sampled) -> None:
@@ -300,3 +368,9 @@ class MlxBackend:
                 sampled[row] = told.of(place, tokens[place], alternatives)
             else:
                 sampled[row] = tokens[place]
+
+
+def _token(sample: int | TokenLogprob | RowFailed | None) -> int | None:
+    if isinstance(sample, TokenLogprob):
+        return sample.token
+    return sample if isinstance(sample, int) else None

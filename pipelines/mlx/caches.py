@@ -1,7 +1,7 @@
 """The cache of one sequence, or of a batch of them, as mlx-lm's models use it: a list with one object for each layer.
 
-All that we know of these objects is in here. What changes them builds a graph; `evaluate` computes it, and until then
-what was taken from a batch holds on to the whole of it. Engine thread only.
+All that we know of these objects is in here. What changes them builds a graph; `begin` or `evaluate` computes it, and
+until then what was taken from a batch holds on to the whole of it. Engine thread only.
 """
 
 import copy
@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import (
+    ArraysCache,
+    BatchRotatingKVCache,
+    CacheList,
+    KVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+)
 
 Cache = list[Any]
 
@@ -67,6 +74,11 @@ def arrays(cache: Cache) -> list[mx.array]:
     return list(_arrays([leaf.state for leaf in leaves(cache)]))
 
 
+def begin(*caches: Cache) -> None:
+    """Begin to compute what is outstanding, so that each cache soon holds nothing but itself."""
+    mx.async_eval([array for cache in caches for array in arrays(cache)])
+
+
 def evaluate(*caches: Cache) -> None:
     """Compute what is outstanding, so that each cache holds nothing but itself, and any thread may read it."""
     mx.eval([array for cache in caches for array in arrays(cache)])
@@ -104,6 +116,53 @@ def cut(cache: Cache, tokens: int) -> None:
     for leaf in leaves(cache):
         if leaf.trim(tokens) != tokens:
             raise RuntimeError(f"a cache that can be cut was not cut by {tokens} tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What takes the last token from each row of a cache: for each leaf what it was, or None where it can be cut."""
+
+    before: list[Any]
+
+    def of_row(self, row: int) -> "Undo":
+        """The same for one row of a batch."""
+        return Undo([None if leaf is None else leaf.extract(row) for leaf in self.before])
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Only these rows are left in the batch."""
+        keep([leaf for leaf in self.before if leaf is not None], rows)
+
+    def apply(self, cache: Cache) -> None:
+        """Make the cache what it was before the last token."""
+        for leaf, before in zip(leaves(cache), self.before, strict=True):
+            if before is not None:
+                vars(leaf).update(vars(before))
+            elif leaf.trim(1) != 1:
+                raise RuntimeError("a cache that can be cut was not cut by a token")
+
+
+def undo_of_next(cache: Cache, spare: int) -> Undo | None:
+    """Give what will take back the token that comes next. None where keeping that would cost more than `spare` bytes.
+
+    A running state is replaced by each token: the one before is kept for nothing. A window that is full is written
+    over: as long as two share it, each token copies it.
+    """
+    before: list[Any] = []
+    for leaf in leaves(cache):
+        if isinstance(leaf, ArraysCache):
+            before.append(copy.deepcopy(leaf))
+        elif not isinstance(leaf, RotatingKVCache | BatchRotatingKVCache) or _has_room(leaf):
+            before.append(None)
+        else:
+            before.append(copy.deepcopy(leaf))
+            spare -= leaf.nbytes
+    return Undo(before) if spare >= 0 else None
+
+
+def _has_room(leaf: Any) -> bool:
+    held: int = leaf.offset if isinstance(leaf, RotatingKVCache) else leaf._offset
+    window: int = leaf.max_size
+    return held + 1 < window
 
 
 def exact(cache: Cache) -> Cache:

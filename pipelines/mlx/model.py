@@ -5,7 +5,7 @@ Everything is evaluated when it is loaded, so that another thread may use it: st
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,9 @@ class Model:
         """Make an empty cache for a sequence."""
         return caches.new(self.network)
 
-    def forward(self, tokens: Sequence[Sequence[int]], cache: Cache) -> mx.array:
-        """Build the graph of a pass over rows of tokens, which go on from the cache. Gives the last one's logits."""
-        return self.network(mx.array(tokens), cache=cache)[:, -1, :]
+    def forward(self, tokens: mx.array, cache: Cache) -> mx.array:
+        """Build the graph of a pass over rows of tokens, which go on from the cache. Gives the logits of the last."""
+        return self.network(tokens, cache=cache)[:, -1, :]
 
 
 def _read_config(path: Path) -> dict[str, Any]:
