@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -157,7 +158,19 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
 
 
 def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
-    mlx = _import_mlx()
+    def load_and_leave() -> Pipeline:
+        mlx = _import_mlx()
+        try:
+            return _make_mlx(mlx, source, settings)
+        finally:
+            mlx.leave_thread()
+
+    # A thread that has imported or used MLX must end in order, and the caller's may end while Python exits.
+    with ThreadPoolExecutor(1, "mlx-load") as thread:
+        return thread.submit(load_and_leave).result()
+
+
+def _make_mlx(mlx: ModuleType, source: Source, settings: LoadSettings) -> Pipeline:
     mlx.require_tokenizer(source.path)  # before gigabytes are read
     model = mlx.Model(source.path)
     tokenizer = mlx.MlxTokenizer(source.path, model.vocabulary)

@@ -1,9 +1,18 @@
 """Folders of MLX models, run by mlx-lm's model and cache classes. Importing this needs the extra `tenuto[mlx]`."""
 
 from tenuto.pipelines.mlx.backend import MlxBackend, MlxPending, MlxSettings
-from tenuto.pipelines.mlx.device import runs_on
+from tenuto.pipelines.mlx.device import leave_thread, runs_on
 from tenuto.pipelines.mlx.folder import require_tokenizer
 from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.tokenizer import MlxTokenizer
 
-__all__ = ["MlxBackend", "MlxPending", "MlxSettings", "MlxTokenizer", "Model", "require_tokenizer", "runs_on"]
+__all__ = [
+    "MlxBackend",
+    "MlxPending",
+    "MlxSettings",
+    "MlxTokenizer",
+    "Model",
+    "leave_thread",
+    "require_tokenizer",
+    "runs_on",
+]

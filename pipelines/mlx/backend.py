@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot, TokenLogprob
 from tenuto.pipelines.mlx import caches, packing
-from tenuto.pipelines.mlx.device import runs_on
+from tenuto.pipelines.mlx.device import leave_thread, runs_on
 from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.sampling import Choice, MlxSampler, Order, choose
 from tenuto.pipelines.mlx.slots import Batch, Slots
@@ -238,12 +238,13 @@ class MlxBackend:
             self._slots.put(slot, cache, snapshot.tokens)
 
     def close(self) -> None:
-        """Free the cache; the weights go with the last who holds the model."""
+        """Free the cache; the weights go with the last who holds the model. This thread uses MLX no more."""
         for slot in range(self._info.slots):
             self._slots.clear(slot)
         self._pending = None
         self._ahead = []
         mx.clear_cache()
+        leave_thread()
 
     def _check(self, rows: Sequence[Row]) -> None:
         if not rows or sum(len(row.tokens) for row in rows) > self._info.batch_tokens:

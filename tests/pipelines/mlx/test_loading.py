@@ -231,3 +231,23 @@ except ModelLoadFailed as error:
     )
     assert done.stdout == "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'\n"
     assert asked(hub) == []
+
+
+LOADED_IN_A_THREAD = """
+import anyio, sys
+from tenuto.pipelines.loader import load, LoadSettings
+
+async def main():
+    await anyio.to_thread.run_sync(load, sys.argv[1], LoadSettings(slots=1, cells=256))
+    raise SystemExit(3)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_has_loaded_a_model_in_a_thread_ends_in_order(folder: Path) -> None:
+    """MLX ends a process by a signal where a thread's streams are torn down while Python exits: mostly, not always."""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", LOADED_IN_A_THREAD, str(folder)], capture_output=True, timeout=50)
+        assert (done.returncode, done.stderr) == (3, b"")
