@@ -112,11 +112,6 @@ class MlxBackend:
         return self._info
 
     @property
-    def can_batch(self) -> bool:
-        """Whether sequences decode together; else each takes a pass of its own."""
-        return self._model.can_batch
-
-    @property
     def vocabulary(self) -> int:
         """How many tokens there are."""
         return self._model.vocabulary

@@ -262,8 +262,7 @@ def test_a_model_whose_cache_cannot_be_batched_is_served_one_at_a_time(model: Mo
     monkeypatch.setattr(type(model.network), "make_cache", lambda _: keeping())
     single = Model(model.path)
     assert not single.can_batch
-    assert not MlxBackend(single, MlxSettings()).can_batch
-    assert "one sequence at a time" in single.description
+    assert not MlxBackend(single, MlxSettings()).info.can_batch
     for one, other in zip(*run(single, 60, 5, 100), strict=True):
         assert one.tokens == other.tokens
     backend = MlxBackend(single, MlxSettings(SLOTS, CELLS, BATCH))
