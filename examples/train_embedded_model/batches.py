@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from examples.train_embedded_model.conversations import Conversation, conversation
-from examples.train_embedded_model.tokens import Encoder
+from train_embedded_model.conversations import Conversation, conversation, drill
+from train_embedded_model.tokens import Encoder
 
 FIRST_WEIGHT = 4.0
 """Of a token that chooses: the first of an answer, of a name, of an argument. The others mostly go on copying."""
 _STEP = 128
 _POOL = 192
-_EASY_POOLS = 50
+_DRILL_POOLS = 60
+_EASY_POOLS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ def rows(encoder: Encoder, seed: int, longest: int, begin: int = 0) -> Iterator[
 
 def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversation:
     """At first short ones with few tools, where copying is learnt; later all kinds."""
+    if rng.random() < max(0.02, 0.6 * (1 - pool / _DRILL_POOLS)):
+        return drill(rng)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
     if longest > 1024 and rng.random() < 0.35:
