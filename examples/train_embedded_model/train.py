@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from train_embedded_model.batches import Batch, Weigher, batches, rows
+from train_embedded_model.batches import Batch, Rows, batches
 from train_embedded_model.conversations import Conversation, conversation
 from train_embedded_model.layout import Piece, pieces
 from train_embedded_model.network import Network, Shape
@@ -26,7 +26,10 @@ from train_embedded_model.tokens import Encoder, train_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on."""
+    """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on.
+
+    `longest`: tokens of a conversation; up to `long_from` of the run only those up to 1,024.
+    """
 
     out: Path
     tokens: float = 60e6
@@ -36,7 +39,8 @@ class Plan:
     heads: int = 6
     kv_heads: int = 2
     hidden: int = 512
-    longest: int = 1024
+    longest: int = 4096
+    long_from: float = 0.75
     batch_tokens: int = 8192
     matrix_rate: float = 0.012
     other_rate: float = 0.003
@@ -108,9 +112,13 @@ class Trainer:
         losses: list[float] = []
         saved = began = time.monotonic()
         begun = self.tokens
-        for number, made in rows(self.encoder, plan.seed, plan.longest, self.pool):
-            losses += [self._train(batch) for batch in batches(made, plan.batch_tokens, random.Random(number))]
-            self.pool = number + 1
+        rows = Rows(self.encoder, plan.seed)
+        done = False
+        while not done:
+            longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, 1024)
+            pool = batches(rows.pool(self.pool, longest), plan.batch_tokens, random.Random(self.pool))
+            losses += [self._train(batch) for batch in pool]
+            self.pool += 1
             done = self.tokens >= plan.tokens
             if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
@@ -121,8 +129,6 @@ class Trainer:
                 for split, talks in seen.items():
                     self._log(split=split, exact=self.exact(talks))
                 saved = time.monotonic()
-            if done:
-                return
 
     def _train(self, batch: Batch) -> float:
         plan = self.plan
@@ -220,4 +226,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["Plan", "Trainer", "Weigher", "encode_spans", "evaluation_set"]
+__all__ = ["Plan", "Trainer", "encode_spans", "evaluation_set"]
