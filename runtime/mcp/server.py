@@ -69,6 +69,7 @@ class _Desk:
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """A page of the caller's sessions."""
+        self._news.has_listed_sessions(self._principal_of(context.request), context)
         cursor = None if params is None else params.cursor
         with as_protocol_errors("resources/list"):
             return await resources.listed(self._runner, self._principal_of(context.request), cursor)
