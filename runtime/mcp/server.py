@@ -25,6 +25,7 @@ from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
+from tenuto.sessions.items import Attachment
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
 from tenuto.tools.validate import problems
@@ -124,7 +125,7 @@ class _Desk:
         if name in INPUTS:
             return success(await handles.answer(self._runner, principal, name, arguments))
         result = await self._runner.call_tool(principal, name, arguments, progress=context.session.report_progress)
-        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text)]
+        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text), *map(_block, result.attachments)]
         return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
 
     async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
@@ -234,6 +235,21 @@ def _chat_result(answer: Answer, telling: chat.Telling) -> t.CallToolResult:
         said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
         return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
     return success(chat.result(answer, telling), telling.text)
+
+
+def _block(attachment: Attachment) -> t.ContentBlock:
+    """What a tool gave besides text, as MCP carries it."""
+    kind, mime, data, uri = attachment.kind, attachment.mime_type, attachment.data, attachment.uri
+    if data is None:
+        return t.ResourceLink(type="resource_link", name=uri or kind, uri=uri or "", mime_type=mime)
+    match kind:
+        case "image":
+            return t.ImageContent(type="image", data=data, mime_type=mime)
+        case "audio":
+            return t.AudioContent(type="audio", data=data, mime_type=mime)
+        case "file":
+            blob = t.BlobResourceContents(uri=uri or "", mime_type=mime, blob=data)
+            return t.EmbeddedResource(type="resource", resource=blob)
 
 
 def _listed(exported: Exported) -> t.Tool:
