@@ -156,7 +156,7 @@ class Talker:
             self.done["disconnected"] += 1
 
     async def leaves_before_the_answer(self) -> None:
-        # With a client of its own: httpx keeps a connection in its pool for ever whose request is cancelled at its start.
+        # With a client of its own: a connection whose request is cancelled at its start stays in httpx's pool for ever.
         kept = self.client
         try:
             async with self._connected():

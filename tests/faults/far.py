@@ -3,7 +3,6 @@
 Usage: far.py FD FILE. It serves the listening socket FD; a line is written into FILE for each call that has come to it.
 """
 
-import json
 import os
 import socket
 import sys
