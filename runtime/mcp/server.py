@@ -73,6 +73,7 @@ class _Desk:
         self._news.has_listed_sessions(self._principal_of(context.request), context)
         cursor = None if params is None else params.cursor
         with as_protocol_errors("resources/list"):
+            expect_json("the cursor", cursor)
             return await resources.listed(self._runner, self._principal_of(context.request), cursor)
 
     async def list_templates(
@@ -116,6 +117,7 @@ class _Desk:
         principal = self._principal_of(context.request)
         arguments = params.arguments or {}
         name = params.name
+        expect_json("the arguments", arguments)
         if name in INPUTS:
             check(arguments, INPUTS[name])
         if name == chat.CHAT:
@@ -208,6 +210,8 @@ def as_protocol_errors(method: str) -> Iterator[None]:
         yield
     except MCPError:
         raise
+    except InvalidRequest as exc:
+        raise MCPError(code=t.INVALID_PARAMS, message=f"{exc.code}: {exc}") from exc
     except TenutoError as exc:
         raise MCPError(code=t.INTERNAL_ERROR, message=f"{exc.code}: {exc}") from exc
     except Exception as exc:
@@ -221,6 +225,17 @@ def success(structured: dict[str, Any], text: str | None = None) -> t.CallToolRe
     blocks = [json.dumps(facts, ensure_ascii=False)] if text is None else [text, json.dumps(facts, ensure_ascii=False)]
     content: list[t.ContentBlock] = [t.TextContent(type="text", text=block) for block in blocks]
     return t.CallToolResult(content=content, structured_content=structured)
+
+
+def expect_json(what: str, value: Any) -> None:
+    """Raise InvalidRequest for what Python's reader lets pass though JSON has no such values: they cannot be kept."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as exc:
+        half = f"U+{ord(exc.object[exc.start]):04X}"
+        raise InvalidRequest(f"{what} must be valid Unicode: there is a lone surrogate, {half}") from None
+    except ValueError:
+        raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are no numbers") from None
 
 
 def check(arguments: dict[str, Any], schema: dict[str, Any]) -> None:
