@@ -393,7 +393,8 @@ class Runner:
             await self._expire_run(run_id)
 
     async def expire_sessions(self) -> None:
-        """Delete the sessions whose time is over. Done every minute by itself."""
+        """Delete the sessions whose time is over, and let runs of long ago go. Done every minute by itself."""
+        self._desk.forget_old()
         for uid in await self.directory.expire():
             self._release(uid)
 
