@@ -1,9 +1,10 @@
 """The paragraph `Cancel and disconnect`: how a run is stopped, what is kept of it, and who may follow it afterwards."""
 
+import asyncio
 import gc
 import sqlite3
 import weakref
-from contextlib import closing
+from contextlib import closing, suppress
 
 import anyio
 import pytest
@@ -235,6 +236,33 @@ async def test_a_run_that_ended_long_ago_leaves_the_memory(open_process: Open, c
     gc.collect()
     assert in_memory() is None
     assert (await answer(await process.runner.run("alice", run_id))).text == "one"
+
+
+async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_it(
+    open_process: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await open_process(LONG)
+    begun = 0
+    for head_start in range(60):
+        session_id = f"s-{head_start}"
+        starting = asyncio.ensure_future(process.runner.start(turn("long", session_id)))
+        for _ in range(head_start):
+            await asyncio.sleep(0)
+        with anyio.fail_after(5):
+            with suppress(NotFound):
+                await process.runner.delete_session("alice", session_id)
+            try:
+                run = await starting
+            except NotFound:
+                continue
+            if await process.directory.get("alice", session_id) is None:
+                assert (await run.answer()).status is RunStatus.CANCELLED
+                begun += 1
+            else:  # it was deleted before it was there
+                await process.runner.delete_session("alice", session_id)
+    assert begun
+    assert [record.getMessage() for record in caplog.records if "could not be kept" in record.getMessage()] == []
+    assert process.runner.open_runs() == (0, 0)
 
 
 async def test_a_run_is_its_principals_own(open_process: Open) -> None:
