@@ -29,6 +29,7 @@ READY = "tenuto ready on "
 QUIET_S = 30.0
 WARM_S = 2.0
 LOOKS = 10
+READS = 20
 RULES = [
     {
         "user_matches": r"^sum (?P<a>\d+) (?P<b>\d+)$",
@@ -308,7 +309,25 @@ class Server:
     async def open_all_readers(self) -> None:
         """Let the store open every connection that it may ever have, so that they are not taken for leaks."""
         async with httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {KEYS[0]}"}) as client:
-            await asyncio.gather(*(client.get("/v1/sessions") for _ in range(64)))
+            for _ in range(READS):
+                await asyncio.gather(*(client.get("/v1/sessions") for _ in range(64)))
+
+    async def delete_all_sessions(self) -> int:
+        """Delete what is there once nothing is under way; how many.
+
+        A request whose client has left it may be read after the one that deletes its session, and begin it anew.
+        """
+        count = 0
+        while total(await self.figures(), "tenuto_runs", 'state="working"'):  # noqa: ASYNC110  (only the server knows)
+            await asyncio.sleep(0.2)
+        for key in KEYS:
+            headers = {"Authorization": f"Bearer {key}"}
+            async with httpx.AsyncClient(base_url=self.url, headers=headers) as client:
+                while found := _json(await client.get("/v1/sessions", params={"implicit": "true"}))["data"]:
+                    for session in found:
+                        _json(await client.delete(f"/v1/sessions/{session['id']}"))
+                        count += 1
+        return count
 
     async def figures(self) -> Figures:
         """Every series of /metrics."""
@@ -374,12 +393,14 @@ def sums(figures: Figures) -> list[str]:
 async def soak(server: Server, sessions: int, seconds: float) -> dict[str, Any]:
     """The whole: warm up, take the measure, load, wait for quiet, compare."""
     _, problems = await load(server, sessions, min(WARM_S, seconds), seed=1)
+    await server.delete_all_sessions()
     await server.open_all_readers()
     before, open_before, left = await settled(server)
     problems += left
     resident = server.resident_mib()
     done, wrong = await load(server, sessions, seconds, seed=2)
     problems += wrong
+    done["came after their session was deleted"] = await server.delete_all_sessions()
     after, open_after, left = await settled(server)
     problems += left + sums(after)
     if after["tenuto_tasks"] > before["tenuto_tasks"]:
