@@ -87,7 +87,7 @@ class LlamaBackend:
             batch_tokens=self._context.batch_tokens,
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
-            description=model.description,
+            description=f"{model.description}, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
         )
 
     @property

@@ -30,7 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         [{"user": "who", "text": "the second"}, {"user": "slow", "text": "tick " * 400, "delay_ms": 20}],
         cells=2048,
     )
-    server = Server(folder, first, ("--model", second, "--model", "embedded", "--context", "1024"))
+    more = ("--model", second, "--model", "embedded", "--context", "1024", "--threads", "6")
+    server = Server(folder, first, more)
     try:
         yield server.start()
     finally:
@@ -74,7 +75,7 @@ def test_all_are_listed_with_what_they_are(http: httpx.Client) -> None:
     assert [model["id"] for model in models] == KNOWN
     assert all(model["context_length"] > 0 and model["created"] > 0 for model in models)
     assert all("tools" in model["capabilities"] for model in models)
-    assert models[2]["description"] == "tenuto-standin, 1.4M llama, Q8_0"
+    assert models[2]["description"] == "tenuto-standin, 1.4M llama, Q8_0, 2 threads", "the threads are divided"
     assert http.get("/v1/models/second").json() == models[1]
 
 
