@@ -1,8 +1,8 @@
 """How well the embedded model does what it is for: a table by ability, asked through the server as users ask it.
 
-Every turn is asked by itself, with the true conversation before it, at temperature 0 and with strict tools. Tools, their
-parameters, phrasings and values are held out from training. Two sets were written by hand: questions to the built-in
-tools, and questions to the real tools of five MCP servers.
+Every turn is asked by itself, with the true conversation before it, at temperature 0 and with strict tools. Tools,
+their parameters, phrasings and values are held out from training. Two sets were written by hand: questions to the
+built-in tools, and questions to the real tools of five MCP servers.
 
     .venv/bin/python bench/embedded_model.py --cases 300
     .venv/bin/python bench/embedded_model.py --model some.gguf --only calculator clock --show 5
@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -244,43 +244,29 @@ def plain(text: str) -> str:
 # The server
 
 
-@asynccontextmanager
-async def served(model: str, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """A server of its own, as users start it."""
-    command = [
-        sys.executable,
-        "-m",
-        "tenuto",
-        "serve",
-        "--model",
-        model,
-        "--port",
-        "0",
-        "--data-dir",
-        str(folder),
-        "--threads",
-        "1",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+@contextmanager
+def served(model: str, folder: Path) -> Iterator[str]:
+    """The address of a server of its own, started as users start it."""
+    command = [sys.executable, "-m", "tenuto", "serve", "--model", model, "--port", "0", "--data-dir", str(folder)]
+    # One thread: the small model gains nothing by more, and waits for them where the machine is busy.
+    process = subprocess.Popen([*command, "--threads", "1"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(READY):
-                break
-        else:
-            raise SystemExit("the server did not start")
-        async with httpx.AsyncClient(base_url=line.removeprefix(READY).strip(), timeout=120) as client:
-            yield client
+                yield line.removeprefix(READY).strip()
+                return
+        raise SystemExit("the server did not start")
     finally:
         process.terminate()
         process.wait(30)
 
 
-async def judged(client: httpx.AsyncClient, cases: Iterator[Case]) -> dict[str, Tally]:
+async def judged(url: str, cases: Iterator[Case]) -> dict[str, Tally]:
     """Ask all cases, some at a time."""
     tallies: dict[str, Tally] = {}
 
-    async def work() -> None:
+    async def work(client: httpx.AsyncClient) -> None:
         for case in cases:
             tally = tallies.setdefault(case.ability, Tally())
             said = await ask(client, case)
@@ -294,9 +280,9 @@ async def judged(client: httpx.AsyncClient, cases: Iterator[Case]) -> dict[str, 
                 got = said.text or json.dumps(said.calls, ensure_ascii=False)
                 tally.wrong.append(f"{asked!r}\n    wanted {wanted}\n    got    {got}")
 
-    async with asyncio.TaskGroup() as group:
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client, asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
-            group.create_task(work())
+            group.create_task(work(client))
     return tallies
 
 
@@ -312,7 +298,7 @@ def all_cases(count: int, only: Sequence[str]) -> Iterator[Case]:
         yield from by_hand()
 
 
-async def main() -> None:
+def main() -> None:
     """Print the table; with --json, write it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="embedded")
@@ -322,8 +308,8 @@ async def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        async with served(given.model, Path(folder)) as client:
-            tallies = await judged(client, all_cases(given.cases, given.only))
+        with served(given.model, Path(folder)) as url:
+            tallies = asyncio.run(judged(url, all_cases(given.cases, given.only)))
     print(f"{'ability':<28}{'right':>7}{'named':>7}{'of':>6}")
     for ability, tally in tallies.items():
         print(f"{ability:<28}{tally.right / tally.asked:>7.1%}{tally.named / tally.asked:>7.0%}{tally.asked:>6}")
@@ -335,4 +321,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

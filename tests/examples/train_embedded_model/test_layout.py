@@ -90,9 +90,9 @@ def test_a_longer_conversation_begins_with_the_rendering_of_the_shorter_one(seed
         calls = [{"function": {"name": name, "arguments": arguments}} for name, arguments in message.calls]
         messages.append({"role": message.role, "content": message.text, "tool_calls": calls})
     whole = template.render(messages=messages, tools=talk.tools)
-    for count, message in enumerate(messages[1:], 1):
+    for count in range(1, len(messages)):
         before = template.render(messages=messages[:count], tools=talk.tools)
-        if messages[count - 1]["role"] == "tool" == message["role"]:
+        if messages[count - 1]["role"] == "tool" == messages[count]["role"]:
             before = before.removesuffix("<|im_end|>\n")
         assert whole.startswith(before)
 
