@@ -307,9 +307,8 @@ def main() -> None:
     parser.add_argument("--show", type=int, default=0, help="so many wrong answers of each")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        with served(given.model, Path(folder)) as url:
-            tallies = asyncio.run(judged(url, all_cases(given.cases, given.only)))
+    with tempfile.TemporaryDirectory() as folder, served(given.model, Path(folder)) as url:
+        tallies = asyncio.run(judged(url, all_cases(given.cases, given.only)))
     print(f"{'ability':<28}{'right':>7}{'named':>7}{'of':>6}")
     for ability, tally in tallies.items():
         print(f"{ability:<28}{tally.right / tally.asked:>7.1%}{tally.named / tally.asked:>7.0%}{tally.asked:>6}")
