@@ -149,7 +149,10 @@ async def over_mcp(server: OwnServer) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="tenuto-demo-") as folder, OwnServer(Path(folder) / "data", *sys.argv[1:]) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="tenuto-demo-") as folder,
+        OwnServer(Path(folder) / "data", *sys.argv[1:]) as server,
+    ):
         say(f"tenuto is at {server.url}, its data in {folder}")
         a_conversation_with_tools(server)
         killed_between_turns(server)

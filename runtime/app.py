@@ -83,6 +83,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
 
         runner.watchers.append(news.run_rests)
+        runner.directory.watchers.append(news.sessions_listed)
         await stack.enter_async_context(beside(news.follow))
         server = build_server(runner, news, principal_of=principal_of)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)

@@ -24,6 +24,9 @@ from tenuto.runtime.connections import Bounds, Connection, check
 logger = logging.getLogger(__name__)
 
 BACKLOG = 2048
+KEEP_ALIVE_S = 75
+"""For how long a connection without a request stays open. Clients close theirs after 4 to 60 s, most after 5: a server
+that closes first may do so just when a request is on its way."""
 GOODBYE_S = 2
 """How long, once no run is under way, the last bytes may take to their readers. Uvicorn counts in whole seconds."""
 TICKS_A_SECOND = 10
@@ -74,6 +77,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 server_header=False,
                 backlog=BACKLOG,
+                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=GOODBYE_S,
             )
         )

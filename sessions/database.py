@@ -38,7 +38,7 @@ class Database:
             self._migrate()
         except SQLAlchemyError as exc:
             self._engine.dispose()
-            raise ConfigurationError(f"cannot open the store {self._url}: {exc}") from exc
+            raise ConfigurationError(f"cannot open the store {self._url}: {getattr(exc, 'orig', None) or exc}") from exc
         except CommandError as exc:
             self._engine.dispose()
             raise ConfigurationError(f"the store {self._url} was written by another version of tenuto: {exc}") from exc

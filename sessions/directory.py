@@ -42,6 +42,8 @@ class Directory:
         implicit_ttl_s: float = 24 * 3600,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.watchers: list[Callable[[str], None]] = []
+        """Told of a principal whenever the list of its named sessions is another one."""
         self._store = store
         self._shelf = Shelf(max_sessions, ttl_s, max_unstored)
         self._implicit_ttl_s = implicit_ttl_s
@@ -133,6 +135,7 @@ class Directory:
             self._prolong(session)
         if session.stored:
             await self._store.commit(*changes)
+            self._list(session)
         if self._live.get(key) is session:
             self._shelf.put(session, self._clock())
 
@@ -149,6 +152,8 @@ class Directory:
             if session.stored:
                 await self._store.commit(DeleteSession(session.uid))
             self._forget(session)
+            if session.listed:
+                self._tell(principal)
 
     async def list(
         self, principal: str, implicit: bool = False, *, limit: int = 100, after: str | None = None
@@ -256,6 +261,7 @@ class Directory:
         self._prolong(session)
         if session.stored:
             await self._store.commit(*changes)
+            self._list(session)
         key = (session.principal, session.id)
         if (old := self._live.get(key)) is not None:
             self._forget(old)
@@ -269,6 +275,7 @@ class Directory:
             session = await self._store.session(principal, id)
             if session is None:
                 return None
+            session.listed = not session.implicit
             self._live[key] = session
             self._shelf.put(session, self._clock())
         now = self._clock()
@@ -295,6 +302,16 @@ class Directory:
     def _prolong(self, session: Session) -> None:
         if session.implicit:
             session.expires_at = self._clock() + self._implicit_ttl_s
+
+    def _list(self, session: Session) -> None:
+        """A session has been committed: tell if that brings it into the list."""
+        if not session.implicit and not session.listed:
+            session.listed = True
+            self._tell(session.principal)
+
+    def _tell(self, principal: str) -> None:
+        for watcher in self.watchers:
+            watcher(principal)
 
     def _forget(self, session: Session) -> None:
         if self._live.get((session.principal, session.id)) is session:

@@ -40,5 +40,7 @@ class Session:
     server_tools: tuple[ToolSpec, ...] | None = None
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
+    listed: bool = field(default=False, repr=False, compare=False)
+    """Whether the list of its principal's sessions has it: it is in the store, and somebody has named it."""
     trace: Trace = field(default_factory=Trace, repr=False, compare=False)
     """What is known of the digest of the visible items."""

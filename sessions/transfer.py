@@ -22,7 +22,7 @@ class _Model(BaseModel):
 
 class _Parent(_Model):
     uid: str
-    at: Annotated[int, Field(ge=0)]
+    at: Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class _Ledger(_Model):

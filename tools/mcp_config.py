@@ -146,9 +146,13 @@ def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.env
         ConfigurationError: as `read_mcp_config`.
     """
     try:
-        file = _File.model_validate(json.loads(text))
+        value = json.loads(text)
     except json.JSONDecodeError as exc:
         raise ConfigurationError(f"{source}: not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{source}: must be a JSON object with mcpServers")
+    try:
+        file = _File.model_validate(value)
     except ValidationError as exc:
         raise ConfigurationError(f"{source}: {_first_problem(exc)}") from exc
     configs: dict[str, ServerConfig] = {}

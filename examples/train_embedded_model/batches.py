@@ -1,20 +1,20 @@
 """Conversations to batches of tokens: rows of about one length, and a weight for every token that is to be said."""
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-
-from examples.train_embedded_model.conversations import Conversation, conversation
-from examples.train_embedded_model.tokens import Encoder
+from train_embedded_model.conversations import Conversation, conversation, drill
+from train_embedded_model.tokens import Encoder
 
 FIRST_WEIGHT = 4.0
 """Of a token that chooses: the first of an answer, of a name, of an argument. The others mostly go on copying."""
-_STEP = 128
+_LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
+"""Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
-_EASY_POOLS = 50
+_DRILL_POOLS = 60
+_EASY_POOLS = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,27 @@ class Weigher:
         return Row(ids, weights)
 
 
-def rows(encoder: Encoder, seed: int, longest: int, begin: int = 0) -> Iterator[tuple[int, list[Row]]]:
-    """Pools of rows without end, each with its number; `begin` at a number to go on from there."""
-    weigher = Weigher(encoder)
-    number = begin
-    while True:
-        rng = random.Random(f"{seed}/{number}")
+class Rows:
+    """Makes pools of rows; a pool depends on the seed, its number and the longest row that it may have."""
+
+    def __init__(self, encoder: Encoder, seed: int) -> None:
+        self._encoder, self._seed, self._weigher = encoder, seed, Weigher(encoder)
+
+    def pool(self, number: int, longest: int) -> list[Row]:
+        """A pool of conversations of at most so many tokens."""
+        rng = random.Random(f"{self._seed}/{number}")
         made: list[Row] = []
         while len(made) < _POOL:
-            ids, trained = encoder.encode(_any_conversation(rng, longest, number))
+            ids, trained = self._encoder.encode(_any_conversation(rng, longest, number))
             if len(ids) <= longest + 1:
-                made.append(weigher.row(ids, trained))
-        yield number, made
-        number += 1
+                made.append(self._weigher.row(ids, trained))
+        return made
 
 
 def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversation:
     """At first short ones with few tools, where copying is learnt; later all kinds."""
+    if rng.random() < max(0.02, 0.6 * (1 - pool / _DRILL_POOLS)):
+        return drill(rng)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
     if longest > 1024 and rng.random() < 0.35:
@@ -86,11 +90,11 @@ def batches(made: list[Row], tokens: int, rng: random.Random) -> list[Batch]:
     ordered = sorted(made, key=lambda row: len(row.ids))
     found: list[Batch] = []
     while ordered:
-        time = -(-(len(ordered[-1].ids) - 1) // _STEP) * _STEP
+        time = next(length for length in _LENGTHS if length >= len(ordered[-1].ids) - 1)
         count = max(1, tokens // time)
         chosen = ordered[-count:]
         del ordered[-count:]
-        # Filled up with empty rows: every shape is compiled once, so there are few of them.
+        # Filled up with empty rows, to be of a known shape.
         found.append(_batch([*chosen, *[Row([0], [0.0])] * (count - len(chosen))], time))
     rng.shuffle(found)
     return found

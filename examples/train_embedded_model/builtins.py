@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from examples.train_embedded_model.phrases import phrases
-from examples.train_embedded_model.pools import Pools
-from examples.train_embedded_model.zones import ZONES
+from train_embedded_model.phrases import phrases
+from train_embedded_model.pools import Pools
+from train_embedded_model.zones import ZONES
+
 from tenuto.tools.builtin.arithmetic import CannotEvaluate, evaluate
 from tenuto.tools.builtin.calculator import number_text
 
@@ -116,7 +117,9 @@ class Builtins:
         elif shape < 0.95:
             made = f"-{a}{op()}{b}"
         else:
-            made = rng.choice((f"sqrt({a})", f"abs({a}{op()}{b})", f"min({a}, {b})", f"max({a}, {b})", f"round({a}{op()}{b})"))
+            made = rng.choice(
+                (f"sqrt({a})", f"abs({a}{op()}{b})", f"min({a}, {b})", f"max({a}, {b})", f"round({a}{op()}{b})")
+            )
         return self.say("calculator", "expression", e=made), made
 
     def _sum(self) -> tuple[str, str]:
@@ -126,9 +129,7 @@ class Builtins:
             a = str(self.rng.randint(0, 99)) if self.rng.random() < 0.8 else a
             b = str(self.rng.randint(0, 12))
         form = _SUMS[name]
-        return self.say("calculator", name, **{key: v for key, v in zip("abc", (a, b, c), strict=True)}), form.format(
-            a=a, b=b, c=c
-        )
+        return self.say("calculator", name, **dict(zip("abc", (a, b, c), strict=True))), form.format(a=a, b=b, c=c)
 
     # The clock
 
@@ -184,9 +185,13 @@ class Builtins:
         """A text under a key."""
         rng = self.rng
         key = self.key()
-        text = self.pools.text(rng.choice(("phrase", "sentence", "sentence", "title", "code", "email", "food", "query", "id")))
+        text = self.pools.text(
+            rng.choice(("phrase", "sentence", "sentence", "title", "code", "email", "food", "query", "id"))
+        )
         if rng.random() < 0.2:
-            text += rng.choice((" and ", ", ", " at ", " - ")) + self.pools.text(rng.choice(("phrase", "time", "city", "date")))
+            text += rng.choice((" and ", ", ", " at ", " - ")) + self.pools.text(
+                rng.choice(("phrase", "time", "city", "date"))
+            )
         self.notes[key] = text
         request = self.say("notes", "put", key=key, text=text)
         return Task(request, ("notes__put", {"key": key, "text": text}), "saved", f"I saved the note {key}.", "notes")

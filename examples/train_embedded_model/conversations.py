@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from examples.train_embedded_model import kinds as world
-from examples.train_embedded_model.builtins import SPECS, Builtins, Task
-from examples.train_embedded_model.phrases import phrases, split, table
-from examples.train_embedded_model.pools import Pools, Value, plain
+from train_embedded_model import kinds as world
+from train_embedded_model.builtins import SPECS, Builtins, Task
+from train_embedded_model.phrases import phrases, split, table
+from train_embedded_model.pools import Pools, Value, plain
 
 Call = tuple[str, dict[str, Any]]
 
@@ -44,6 +44,33 @@ def conversation(
 ) -> Conversation:
     """A conversation for training, or one of what is held out. `turns`: how many requests it has."""
     return _Talk(rng, test=test, most_tools=most_tools).whole(turns or rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8)))
+
+
+def drill(rng: random.Random) -> Conversation:
+    """Nothing but copying: texts said again, and values found by their names. It is learnt first."""
+    pools = Pools(rng, test=False)
+    messages: list[Message] = []
+    for _ in range(rng.choice((2, 3, 4, 5))):
+        if rng.random() < 0.5:
+            text = " ".join(pools.text(rng.choice(_DRILLED)) for _ in range(rng.choice((1, 2, 3))))
+            asked, answer = rng.choice(("Say: {}", "Repeat {}", "echo {}", "repeat: {}")).format(text), text
+        else:
+            names = list(
+                dict.fromkeys(pools.pick(rng.choice(("word", "noun"))) for _ in range(rng.choice((2, 3, 4, 5))))
+            )
+            values = {name: pools.text(rng.choice(_DRILLED)) for name in names}
+            form = rng.choice(("{} is {}", "{}: {}", "{} = {}", '"{}": "{}"'))
+            listed = ", ".join(form.format(name, value) for name, value in values.items())
+            name = rng.choice(names)
+            asked, answer = f"{listed}. {rng.choice(('What is', 'Tell me', ''))} {name}?", values[name]
+        messages += [Message("user", asked), Message("assistant", answer, ability="drill")]
+    return Conversation("", (), tuple(messages))
+
+
+_DRILLED = (
+    "word", "noun", "city", "person", "email", "path", "file", "date", "time", "id", "code", "phrase", "sentence",
+    "integer", "number", "title", "url", "hash",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -291,7 +318,9 @@ class _Talk:
         tasks = [self._task(short=True) for _ in range(3 if rng.random() < 0.12 else 2)]
         if len(tasks) == 3:
             texts = [task.text.rstrip(".?! ") for task in tasks]
-            text = rng.choice(("{0}, {1} and {2}", "{0}; {1}; {2}", "1. {0}\n2. {1}\n3. {2}", "{0}, {1}, {2}")).format(*texts)
+            text = rng.choice(("{0}, {1} and {2}", "{0}; {1}; {2}", "1. {0}\n2. {1}\n3. {2}", "{0}, {1}, {2}")).format(
+                *texts
+            )
         elif rng.random() < 0.5:
             first, second = tasks[0].text.rstrip(".?! "), _lower(tasks[1].text)
             text = self._compose("two_lower").format(first=first, second=second)
@@ -322,7 +351,7 @@ class _Talk:
         if not simple:
             return self._single()
         param = rng.choice(simple)
-        several = [value for value in (self.pools.draw(param.pool) for _ in range(rng.choice((2, 2, 3))))]
+        several = [self.pools.draw(param.pool) for _ in range(rng.choice((2, 2, 3)))]
         if len({value.spoken for value in several}) < len(several):
             return self._single()
         spoken = ", ".join(value.spoken for value in several[:-1]) + rng.choice((" and ", " and also ", " and then "))
@@ -358,7 +387,9 @@ class _Talk:
             if param.key not in request.values:
                 return self._single()
             second = self._foreign(request, short=True)
-            link = rng.choice((" and then ", ", then ", " and ", ", and then ", ". Then ", ". After that, ", " and with that: "))
+            link = rng.choice(
+                (" and then ", ", then ", " and ", ", and then ", ". Then ", ". After that, ", " and with that: ")
+            )
             text = first.text.rstrip(".?! ") + link + _lower(request.text)
         else:
             return self._single()
@@ -373,10 +404,14 @@ class _Talk:
         return None
 
 
-_SEVERAL = frozenset(("city", "country", "file", "path", "first_name", "person", "email", "word", "id", "ticker", "url",
-                      "domain", "food", "animal", "plant", "language", "folder", "code", "team", "sport", "currency"))  # fmt: skip
-_TAKES_RESULTS = frozenset(("phrase", "sentence", "title", "query", "word", "path", "file", "id", "code", "noun", "topic",
-                            "url", "product", "hash"))  # fmt: skip
+_SEVERAL = frozenset((
+    "city", "country", "file", "path", "first_name", "person", "email", "word", "id", "ticker", "url", "domain", "food",
+    "animal", "plant", "language", "folder", "code", "team", "sport", "currency",
+))  # fmt: skip
+_TAKES_RESULTS = frozenset((
+    "phrase", "sentence", "title", "query", "word", "path", "file", "id", "code", "noun", "topic", "url", "product",
+    "hash",
+))  # fmt: skip
 _POLICIES = (
     "its server's entry says deny.",
     "--agent-permission says deny.",

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from examples.train_embedded_model.pools import Pools, Value, held_out
+from train_embedded_model.pools import Pools, Value, held_out
 
 WORLD = Path(__file__).parent / "world"
 _NO_KINDS = ("builtin.toml", "talk.toml")
@@ -55,7 +55,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A concrete tool in a list of tools: a kind with its choices made. `inner` is the object that holds some params."""
+    """A tool in a list of tools: a kind with its choices made. `inner`: the object that holds a param, if one does."""
 
     kind: Kind
     name: str
@@ -239,7 +239,9 @@ def _direct(pools: Pools, tool: Tool, fixed: dict[str, Value]) -> Request:
     form = rng.choice(("{n} {v}", "{n}: {v}", "{n} = {v}", "{n}={v}", "{v} as {n}", '{n} "{v}"'))
     parts = [form.format(n=tool.names[key], v=value.spoken) for key, value in values.items()]
     bare = tool.name.split("__")[-1]
-    head = rng.choice(("Use {t}", "Call {t}", "Run {t}", "{t}", "Please use the {t} tool", "call the tool {t}", "try {t}"))
+    head = rng.choice(
+        ("Use {t}", "Call {t}", "Run {t}", "{t}", "Please use the {t} tool", "call the tool {t}", "try {t}")
+    )
     head = head.format(t=rng.choice((tool.name, bare, bare.replace("_", " "))))
     joined = rng.choice((", ", " and ")).join(parts) if len(parts) < 3 else ", ".join(parts)
     text = f"{head} with {joined}" if parts else head

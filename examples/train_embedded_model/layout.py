@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.train_embedded_model.conversations import Conversation, Message, to_text
+from train_embedded_model.conversations import Conversation, Message, to_text
 
 TEMPLATE = (Path(__file__).parent / "chat_template.jinja").read_text()
 MARKERS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>")

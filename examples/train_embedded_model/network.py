@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Block(nn.Module):
         if groups > 1:
             k = k[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
             v = v[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.o(attended.transpose(1, 2).reshape(batch, time, shape.width))
         y = self.feed_norm(x)
-        fed: Tensor = x + self.down(F.silu(self.gate(y)) * self.up(y))
+        fed: Tensor = x + self.down(functional.silu(self.gate(y)) * self.up(y))
         return fed
 
 
@@ -97,6 +97,8 @@ class Network(nn.Module):
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = RmsNorm(shape.width, shape.epsilon)
         cos, sin = _rotary(shape)
+        self.cos: Tensor
+        self.sin: Tensor
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         for name, parameter in self.named_parameters():
@@ -118,7 +120,7 @@ class Network(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Hidden states [..., width] to logits [..., vocabulary]."""
-        return F.linear(states, self.embedding.weight)
+        return functional.linear(states, self.embedding.weight)
 
     def matrices(self) -> list[nn.Parameter]:
         """The weights inside of the blocks: the optimiser for matrices takes these."""

@@ -51,4 +51,5 @@ def _orthogonal(matrices: Tensor) -> Tensor:
     for _ in range(_STEPS):
         square = x @ x.mT
         x = a * x + (b * square + c * (square @ square)) @ x
-    return x.mT if tall else x
+    result: Tensor = x.mT if tall else x
+    return result

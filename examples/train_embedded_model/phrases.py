@@ -4,8 +4,8 @@ import tomllib
 from functools import cache
 from typing import Any
 
-from examples.train_embedded_model.kinds import WORLD
-from examples.train_embedded_model.pools import held_out
+from train_embedded_model.kinds import WORLD
+from train_embedded_model.pools import held_out
 
 
 @cache

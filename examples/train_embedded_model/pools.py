@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any
 
 from faker import Faker
-
-from examples.train_embedded_model.zones import ZONES
+from train_embedded_model.zones import ZONES
 
 _HELD_OUT = 7
 """One value of so many is held out."""
@@ -123,12 +122,13 @@ taxes insurance garage contacts goals reading movies songs gifts trip laundry cl
 """)
 _ADJECTIVES = _words("""
 red blue green yellow black white small big old new fresh dry wet cold warm hot sweet bitter quiet loud soft hard round
-flat long short heavy light dark bright clean broken empty full cheap rare plain sharp slow quick early late spare wooden
-golden silver local second third final private public monthly weekly daily annual quarterly
+flat long short heavy light dark bright clean broken empty full cheap rare plain sharp slow quick early late spare
+wooden golden silver local second third final private public monthly weekly daily annual quarterly
 """)
 _FOODS = _words("""
-bread pasta rice soup salad pizza cheese apples bananas oranges tomatoes potatoes carrots onions garlic chicken beef fish
-salmon tuna eggs milk butter yogurt honey chocolate cookies pancakes waffles noodles sushi curry tacos burgers lasagna
+bread pasta rice soup salad pizza cheese apples bananas oranges tomatoes potatoes carrots onions garlic chicken beef
+fish salmon tuna eggs milk butter yogurt honey chocolate cookies pancakes
+waffles noodles sushi curry tacos burgers lasagna
 risotto stew lentils beans mushrooms spinach broccoli cabbage pumpkin strawberries blueberries cherries grapes lemons
 mango pineapple coconut almonds walnuts olives tofu omelette sandwiches dumplings falafel hummus couscous porridge
 """)
@@ -138,8 +138,8 @@ penguin eagle owl hawk sparrow duck goose swan chicken lion tiger bear wolf fox 
 gorilla panda koala kangaroo otter beaver squirrel hedgehog mouse bat bee butterfly ant spider crab octopus seal
 """)
 _PLANTS = _words("""
-rose tulip daisy lily orchid sunflower lavender basil mint thyme rosemary parsley oak maple birch pine willow cactus fern
-ivy bamboo violet jasmine tomato pepper cucumber strawberry lemon_tree olive_tree apple_tree moss clover iris peony
+rose tulip daisy lily orchid sunflower lavender basil mint thyme rosemary parsley oak maple birch pine willow cactus
+fern ivy bamboo violet jasmine tomato pepper cucumber strawberry lemon_tree olive_tree apple_tree moss clover iris peony
 """)
 _SPORTS = _words("""
 football basketball tennis baseball hockey volleyball rugby cricket golf swimming cycling running rowing sailing skiing
@@ -164,7 +164,9 @@ _TAGS = _words("""
 urgent work home personal draft review later important archive todo done idea family finance health music bug feature
 backend frontend docs internal public private sale new old test beta stable
 """)
-_REPOS = _words("website backend api-server mobile-app docs infra tools billing search-engine parser core shop-frontend")
+_REPOS = _words(
+    "website backend api-server mobile-app docs infra tools billing search-engine parser core shop-frontend"
+)
 _BRANCHES = _words("main develop release/1.2 feature/login fix/typo hotfix/crash staging feature/search test/ci docs")
 _EXTENSIONS = _words("txt md csv json pdf png jpg py js html xml yaml toml log sql docx xlsx zip mp3 mp4 conf rs go")
 _MONTHS = _words("January February March April May June July August September October November December")
@@ -216,10 +218,14 @@ def _sentences() -> tuple[str, ...]:
         if kind < 0.5:
             return f"the {rng.choice(_ADJECTIVES)} {noun} is in the {other}"
         if kind < 0.65:
-            return f"{rng.choice(('buy', 'bring', 'fix', 'sell', 'clean', 'order', 'return'))} the {noun} and the {other}"
+            return (
+                f"{rng.choice(('buy', 'bring', 'fix', 'sell', 'clean', 'order', 'return'))} the {noun} and the {other}"
+            )
         if kind < 0.8:
             return f"{faker.first_name()} will be here at {rng.randint(1, 12)}"
-        return f"{rng.choice(('I need', 'we have', 'please bring', 'there is'))} {rng.choice(('a', 'the', 'one'))} {noun}"
+        return (
+            f"{rng.choice(('I need', 'we have', 'please bring', 'there is'))} {rng.choice(('a', 'the', 'one'))} {noun}"
+        )
 
     return _many(one)
 
@@ -336,7 +342,9 @@ def _date(pools: Pools) -> Value:
         return plain(f"{year}-{month:02d}-{day:02d}")
     if kind < 0.85:
         return plain(f"{_MONTHS[month - 1]} {day}")
-    return plain(rng.choice(("tomorrow", "today", "next Monday", "next week", "yesterday", f"{day} {_MONTHS[month - 1]}")))
+    return plain(
+        rng.choice(("tomorrow", "today", "next Monday", "next week", "yesterday", f"{day} {_MONTHS[month - 1]}"))
+    )
 
 
 def _time(pools: Pools) -> Value:
@@ -379,7 +387,18 @@ def _ticker(pools: Pools) -> Value:
 def _room(pools: Pools) -> Value:
     rng = pools.rng
     if rng.random() < 0.5:
-        rooms = ("kitchen", "bedroom", "living room", "bathroom", "office", "garage", "hallway", "nursery", "attic", "cellar")
+        rooms = (
+            "kitchen",
+            "bedroom",
+            "living room",
+            "bathroom",
+            "office",
+            "garage",
+            "hallway",
+            "nursery",
+            "attic",
+            "cellar",
+        )
         return plain(rng.choice(rooms))
     return plain(rng.choice(("", "B", "A", "C-")) + str(rng.randint(1, 599)))
 

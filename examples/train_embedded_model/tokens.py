@@ -11,9 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
-from examples.train_embedded_model.conversations import Conversation, conversation
-from examples.train_embedded_model.layout import CONTROL, MACROS, MARKERS, Piece, pieces
+from train_embedded_model.conversations import Conversation, conversation
+from train_embedded_model.layout import CONTROL, MACROS, MARKERS, Piece, pieces
 
 _FINE = r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]|\s"
 _QWEN2 = (

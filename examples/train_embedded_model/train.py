@@ -1,4 +1,4 @@
-"""Train the model: python -m examples.train_embedded_model.train --out build/model
+"""Train the model: python -m train_embedded_model.train --out build/model
 
 Can be stopped at any time and goes on from its last checkpoint. The data depend on the seed and on how far it is, so a
 run that was stopped sees what one that was not would have seen.
@@ -9,25 +9,27 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-
-from examples.train_embedded_model.batches import Batch, Weigher, batches, rows
-from examples.train_embedded_model.conversations import Conversation, conversation
-from examples.train_embedded_model.layout import Piece, pieces
-from examples.train_embedded_model.network import Network, Shape
-from examples.train_embedded_model.optimizers import Muon
-from examples.train_embedded_model.tokens import Encoder, train_tokenizer
+from torch.nn import functional
+from train_embedded_model.batches import Batch, Rows, batches
+from train_embedded_model.conversations import Conversation, conversation
+from train_embedded_model.layout import Piece, pieces
+from train_embedded_model.network import Network, Shape
+from train_embedded_model.optimizers import Muon
+from train_embedded_model.tokens import Encoder, train_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on."""
+    """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on.
+
+    `longest`: tokens of a conversation; up to `long_from` of the run only those up to 1,024.
+    """
 
     out: Path
     tokens: float = 60e6
@@ -37,7 +39,8 @@ class Plan:
     heads: int = 6
     kv_heads: int = 2
     hidden: int = 512
-    longest: int = 1024
+    longest: int = 4096
+    long_from: float = 0.75
     batch_tokens: int = 8192
     matrix_rate: float = 0.012
     other_rate: float = 0.003
@@ -48,6 +51,8 @@ class Plan:
     begin: Path | None = None
     every_s: float = 240.0
     compile: bool = True
+    tokenizer_talks: int = 20_000
+    evaluation_talks: int = 100
 
 
 class Trainer:
@@ -60,12 +65,10 @@ class Trainer:
         plan.out.mkdir(parents=True, exist_ok=True)
         tokenizer = plan.out / "tokenizer.json"
         if not tokenizer.exists():
-            train_tokenizer(tokenizer, plan.vocabulary, plan.seed)
+            train_tokenizer(tokenizer, plan.vocabulary, plan.seed, plan.tokenizer_talks)
         self.plan = plan
         self.encoder = Encoder(tokenizer)
-        self.shape = Shape(
-            self.encoder.vocabulary, plan.width, plan.layers, plan.heads, plan.kv_heads, plan.hidden
-        )
+        self.shape = Shape(self.encoder.vocabulary, plan.width, plan.layers, plan.heads, plan.kv_heads, plan.hidden)
         self.network = Network(self.shape).to(plan.device)
         self.muon = Muon(self.network.matrices())
         self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
@@ -105,26 +108,27 @@ class Trainer:
     def run(self) -> None:
         """Train until the plan's tokens are used up."""
         plan = self.plan
-        seen = {split: evaluation_set(self.encoder, split, 100) for split in ("fresh", "held out")}
+        seen = {split: evaluation_set(self.encoder, split, plan.evaluation_talks) for split in ("fresh", "held out")}
         losses: list[float] = []
         saved = began = time.monotonic()
         begun = self.tokens
-        for number, made in rows(self.encoder, plan.seed, plan.longest, self.pool):
-            for batch in batches(made, plan.batch_tokens, random.Random(number)):
-                losses.append(self._train(batch))
-            self.pool = number + 1
-            if len(losses) >= 50:
+        rows = Rows(self.encoder, plan.seed)
+        done = False
+        while not done:
+            longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, 1024)
+            pool = batches(rows.pool(self.pool, longest), plan.batch_tokens, random.Random(self.pool))
+            losses += [self._train(batch) for batch in pool]
+            self.pool += 1
+            done = self.tokens >= plan.tokens
+            if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
                 self._log(loss=round(float(np.mean(losses)), 4), speed=round(speed))
                 losses.clear()
-            done = self.tokens >= plan.tokens
             if done or time.monotonic() - saved > plan.every_s:
                 self.save()
                 for split, talks in seen.items():
                     self._log(split=split, exact=self.exact(talks))
                 saved = time.monotonic()
-            if done:
-                return
 
     def _train(self, batch: Batch) -> float:
         plan = self.plan
@@ -137,9 +141,9 @@ class Trainer:
         with torch.autocast(plan.device, torch.bfloat16):
             states = self.network(ids).reshape(-1, self.shape.width).index_select(0, said.to(plan.device))
             logits = self.network.logits(states)
-        losses = F.cross_entropy(logits.float(), targets, reduction="none")
+        losses = functional.cross_entropy(logits.float(), targets, reduction="none")
         weight = weights[said].to(plan.device)
-        ((losses * weight).sum() / weight.sum()).backward()
+        torch.autograd.backward((losses * weight).sum() / weight.sum())
         torch.nn.utils.clip_grad_norm_(self.network.others(), 1.0)
         self.muon.step(plan.matrix_rate * scale)
         for group in self.adam.param_groups:
@@ -150,10 +154,12 @@ class Trainer:
         self.tokens += batch.ids.size
         return float(losses.detach().mean())
 
-    @torch.no_grad()
-    @torch.compiler.set_stance("force_eager")
     def exact(self, talks: Sequence["Talk"]) -> dict[str, str]:
         """The share of assistant messages that are right to the last token, by ability, all before them given."""
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            return self._exact(talks)
+
+    def _exact(self, talks: Sequence["Talk"]) -> dict[str, str]:
         found: dict[str, list[bool]] = {}
         for talk in talks:
             ids = torch.tensor([talk.ids[:-1]]).to(self.plan.device)
@@ -207,11 +213,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--begin", type=Path, help="a checkpoint whose weights to begin with")
-    for name in ("tokens", "matrix_rate", "other_rate", "every_s"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float)
-    names = "vocabulary width layers heads kv_heads hidden longest batch_tokens warm_steps seed threads".split()
-    for name in names:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int)
+    defaults = {field.name: field.type for field in fields(Plan)}
+    for name, kind in defaults.items():
+        if kind in (int, float):
+            parser.add_argument(f"--{name.replace('_', '-')}", type=kind)
     parser.add_argument("--device")
     parser.add_argument("--no-compile", dest="compile", action="store_false", default=None)
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
@@ -221,4 +226,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["Plan", "Trainer", "Weigher", "encode_spans", "evaluation_set"]
+__all__ = ["Plan", "Trainer", "encode_spans", "evaluation_set"]

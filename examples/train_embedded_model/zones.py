@@ -93,7 +93,5 @@ _BY_ZONE = {
     "Pacific/Fiji": "Fiji",
 }
 
-ZONES: dict[str, str] = {
-    city.replace("_", " "): zone for zone, cities in _BY_ZONE.items() for city in cities.split()
-}
+ZONES: dict[str, str] = {city.replace("_", " "): zone for zone, cities in _BY_ZONE.items() for city in cities.split()}
 """City, or country where one zone is meant, to the zone's IANA name."""

@@ -88,7 +88,7 @@ class LlamaBackend:
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
             description=model.description,
-            runs_on="llama.cpp",
+            runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
         )
 
     @property

@@ -26,6 +26,13 @@ class ErrorAnswer(Shape):
     error: ErrorFields
 
 
+class CacheAnswer(Shape):
+    """A model's KV cache."""
+
+    capacity_bytes: int = Field(description="What its slots hold when all of them are full.")
+    used_bytes: dict[str, int] = Field(description="In use now, by place: `device`, `host`.")
+
+
 class ModelAnswer(Shape):
     """A model that is served."""
 
@@ -38,6 +45,8 @@ class ModelAnswer(Shape):
     backend: str = Field(description="What computes it.")
     can_batch: bool = Field(description="Whether requests are computed together; else one at a time.")
     capabilities: list[str] = Field(description="`chat`, `completions`, `tools`, and what it reads besides text.")
+    slots: int = Field(description="How many conversations it keeps on the device and works on at a time.")
+    cache: CacheAnswer
 
 
 class ModelsAnswer(Shape):

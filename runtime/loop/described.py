@@ -49,15 +49,21 @@ def session_page(found: list[SessionSummary], limit: int) -> dict[str, Any]:
 
 
 def model_facts(model: Model) -> dict[str, Any]:
-    """A model that is served."""
+    """A model that is served: what it is, what it has room for, and how much of that is in use."""
+    backend, state = model.backend, model.engine.state()
     return {
         "id": model.id,
         "object": "model",
         "created": int(model.created),
         "owned_by": "tenuto",
         "context_length": model.context,
-        "description": model.backend.description,
-        "backend": model.backend.runs_on,
-        "can_batch": model.backend.can_batch,
+        "description": backend.description,
+        "backend": backend.runs_on,
+        "can_batch": backend.can_batch,
         "capabilities": list(model.capabilities),
+        "slots": backend.slots,
+        "cache": {
+            "capacity_bytes": backend.slots * backend.cells * backend.bytes_per_token,
+            "used_bytes": {place.value: count for place, count in state.cache_bytes.items()},
+        },
     }

@@ -44,7 +44,7 @@ class Desk:
         self._store = store
         self._models = models
         self._open: dict[str, Run] = {}
-        self._recent: TTLCache[str, Run] = TTLCache(REMEMBERED_RUNS, REMEMBERED_S)
+        self._recent: TTLCache[str, Run] = TTLCache(REMEMBERED_RUNS, REMEMBERED_S, timer=house.clock)
         self.pauses: dict[str, float] = {}
         """When each run that waits expires."""
 
@@ -71,6 +71,10 @@ class Desk:
         if run.stored or record.status is not RunStatus.PAUSED:
             self._open.pop(run.id, None)
             self._recent[run.id] = run
+
+    def forget_old(self) -> None:
+        """Let runs go from memory that ended long ago; by itself the cache does so only where others come."""
+        self._recent.expire()
 
     async def find(self, run_id: str, principal: str | None = None) -> Run:
         """A run by its id.

@@ -300,12 +300,16 @@ class Runner:
     async def delete_session(self, principal: str, id: str) -> None:
         """Delete a session; its open run is cancelled first. Raises NotFound."""
         session = await self._existing(principal, id)
-        if session.open_run is not None:
-            run = await self.run(principal, session.open_run)
-            await run.cancel()
-        async with self._lock(session.uid):
-            await self.directory.delete(principal, id)
-            self._release(session.uid)
+        cancelled: str | None = None
+        while True:
+            async with self._lock(session.uid):
+                open_run = session.open_run  # seen under the lock: a turn may just be beginning one
+                if open_run is None or open_run == cancelled:  # the same again: its end could not be kept
+                    await self.directory.delete(principal, id)
+                    self._release(session.uid)
+                    return
+            await (await self.run(principal, open_run)).cancel()
+            cancelled = open_run
 
     async def fork_session(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
@@ -393,7 +397,8 @@ class Runner:
             await self._expire_run(run_id)
 
     async def expire_sessions(self) -> None:
-        """Delete the sessions whose time is over. Done every minute by itself."""
+        """Delete the sessions whose time is over, and let runs of long ago go. Done every minute by itself."""
+        self._desk.forget_old()
         for uid in await self.directory.expire():
             self._release(uid)
 

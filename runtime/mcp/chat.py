@@ -79,9 +79,9 @@ INPUT_SCHEMA: dict[str, Any] = {
             "description": "Which tools the model sees: names of this server's tools, and tools that you run yourself."
             " All of the server's by default.",
         },
-        "max_tokens": {"type": "integer", "minimum": 1},
+        "max_tokens": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
         "temperature": {"type": "number", "minimum": 0, "maximum": 2},
-        "max_tool_rounds": {"type": "integer", "minimum": 0},
+        "max_tool_rounds": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
         "agent_permission": {"enum": ["auto", "ask", "deny"], "description": "Tightens what the server allows."},
     },
     "additionalProperties": False,

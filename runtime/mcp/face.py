@@ -20,13 +20,13 @@ INSTRUCTIONS = (
 
 
 class TellingServer(Server[Any]):
-    """A server that says in the older protocol's handshake that it tells of changed tools."""
+    """A server that says in the older protocol's handshake that it tells of changed lists of tools and of sessions."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
     ) -> InitializationOptions:
         """The SDK passes nothing over HTTP."""
-        tells = notification_options or NotificationOptions(tools_changed=True)
+        tells = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
         return super().create_initialization_options(tells, *args, **options)
 
 

@@ -1,4 +1,4 @@
-"""What MCP clients are told of by themselves: that the tools changed, and that a session has a new turn.
+"""What MCP clients are told of by themselves: other tools, other sessions, and new turns in a session.
 
 Clients of the newer protocol listen on a stream that they open; those of the older one are told over the connection
 that they keep. A session's news goes to its own principal alone, whose clients may use the same ids as another's.
@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 import anyio
 import mcp.types as t
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ToolsListChanged,
+)
 from mcp.shared.exceptions import MCPError
 
 from tenuto.runtime.loop.run import Run
@@ -38,6 +44,7 @@ class _Connection:
     principal: str
     session: ServerSession
     knows_tools: bool = False
+    knows_sessions: bool = False
     uris: set[str] = field(default_factory=set)
 
 
@@ -49,6 +56,7 @@ class News:
         self._listeners: dict[str, ListenHandler] = {}
         self._connections: OrderedDict[str, _Connection] = OrderedDict()
         self._rested: set[tuple[str, str]] = set()
+        self._listed: set[str] = set()
         self._wake = anyio.Event()
 
     async def listen(
@@ -65,6 +73,12 @@ class News:
         connection = self._connection(principal, context)
         if connection is not None:
             connection.knows_tools = True
+
+    def has_listed_sessions(self, principal: str, context: Context) -> None:
+        """A client knows the list of its sessions from now on."""
+        connection = self._connection(principal, context)
+        if connection is not None:
+            connection.knows_sessions = True
 
     def subscribe(self, principal: str, context: Context, uri: str) -> None:
         """A client of the older protocol wants to hear of a resource.
@@ -98,14 +112,34 @@ class News:
         self._rested.add((run.record.principal, uri_of(run.session_id)))
         self._wake.set()
 
+    def sessions_listed(self, principal: str) -> None:
+        """The list of a principal's sessions is another one."""
+        self._listed.add(principal)
+        self._wake.set()
+
     async def follow(self) -> None:
-        """Tell of the sessions whose runs have come to rest, until cancelled. News that wait are told once."""
+        """Tell of sessions that came and went, and whose runs have come to rest, until cancelled.
+
+        News that wait are told once.
+        """
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
             rested, self._rested = self._rested, set()
+            listed, self._listed = self._listed, set()
+            for principal in listed:
+                await self.sessions_changed(principal)
             for principal, uri in rested:
                 await self.session_changed(principal, uri)
+
+    async def sessions_changed(self, principal: str) -> None:
+        """Tell those of a principal who know the list of its sessions that it is another one."""
+        if principal in self._buses:
+            await self._buses[principal].publish(ResourcesListChanged())
+        await self._tell(
+            lambda each: each.principal == principal and each.knows_sessions,
+            ServerSession.send_resource_list_changed,
+        )
 
     async def session_changed(self, principal: str, uri: str) -> None:
         """Tell those of a principal who wanted to hear of this resource that it has changed."""

@@ -12,6 +12,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
     ToolsListChanged,
@@ -55,13 +56,18 @@ class Relay:
         if context.session.can_send_request:
             self._tell(context, "tools", SubscriptionFilter(tools_list_changed=True))
 
+    def sessions_are_known(self, context: Context) -> None:
+        """And the same for one that has listed the sessions."""
+        if context.session.can_send_request:
+            self._tell(context, "sessions", SubscriptionFilter(resources_list_changed=True))
+
     def subscribe(self, context: Context, uri: str) -> None:
         """A client of the older protocol wants to hear of a resource.
 
         Raises:
             MCPError: it wants to hear of too many.
         """
-        if len(self._scopes) > MOST_SUBSCRIPTIONS:
+        if sum(name.startswith("resource ") for name in self._scopes) >= MOST_SUBSCRIPTIONS:
             raise MCPError(
                 code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to"
             )
@@ -84,6 +90,8 @@ class Relay:
         match event:
             case ToolsListChanged():
                 await self._legacy.send_tool_list_changed()
+            case ResourcesListChanged():
+                await self._legacy.send_resource_list_changed()
             case ResourceUpdated(uri=uri):
                 await self._legacy.send_resource_updated(uri)
             case _:
@@ -121,4 +129,5 @@ class Relay:
 
 def _all_of(wishes: SubscriptionFilter) -> list[ServerEvent]:
     events: list[ServerEvent] = [ToolsListChanged()] if wishes.tools_list_changed else []
+    events += [ResourcesListChanged()] if wishes.resources_list_changed else []
     return [*events, *(ResourceUpdated(uri) for uri in wishes.resource_subscriptions or ())]

@@ -25,6 +25,7 @@ from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
+from tenuto.sessions.items import Attachment
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
 from tenuto.tools.validate import problems
@@ -69,8 +70,10 @@ class _Desk:
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """A page of the caller's sessions."""
+        self._news.has_listed_sessions(self._principal_of(context.request), context)
         cursor = None if params is None else params.cursor
         with as_protocol_errors("resources/list"):
+            expect_json("the cursor", cursor)
             return await resources.listed(self._runner, self._principal_of(context.request), cursor)
 
     async def list_templates(
@@ -114,6 +117,7 @@ class _Desk:
         principal = self._principal_of(context.request)
         arguments = params.arguments or {}
         name = params.name
+        expect_json("the arguments", arguments)
         if name in INPUTS:
             check(arguments, INPUTS[name])
         if name == chat.CHAT:
@@ -123,7 +127,7 @@ class _Desk:
         if name in INPUTS:
             return success(await handles.answer(self._runner, principal, name, arguments))
         result = await self._runner.call_tool(principal, name, arguments, progress=context.session.report_progress)
-        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text)]
+        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text), *map(_block, result.attachments)]
         return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
 
     async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
@@ -206,6 +210,8 @@ def as_protocol_errors(method: str) -> Iterator[None]:
         yield
     except MCPError:
         raise
+    except InvalidRequest as exc:
+        raise MCPError(code=t.INVALID_PARAMS, message=f"{exc.code}: {exc}") from exc
     except TenutoError as exc:
         raise MCPError(code=t.INTERNAL_ERROR, message=f"{exc.code}: {exc}") from exc
     except Exception as exc:
@@ -221,6 +227,17 @@ def success(structured: dict[str, Any], text: str | None = None) -> t.CallToolRe
     return t.CallToolResult(content=content, structured_content=structured)
 
 
+def expect_json(what: str, value: Any) -> None:
+    """Raise InvalidRequest for what Python's reader lets pass though JSON has no such values: they cannot be kept."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as exc:
+        half = f"U+{ord(exc.object[exc.start]):04X}"
+        raise InvalidRequest(f"{what} must be valid Unicode: there is a lone surrogate, {half}") from None
+    except ValueError:
+        raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are no numbers") from None
+
+
 def check(arguments: dict[str, Any], schema: dict[str, Any]) -> None:
     """Raise InvalidRequest where the arguments do not fit the schema."""
     wrong = problems(schema, arguments)
@@ -233,6 +250,21 @@ def _chat_result(answer: Answer, telling: chat.Telling) -> t.CallToolResult:
         said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
         return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
     return success(chat.result(answer, telling), telling.text)
+
+
+def _block(attachment: Attachment) -> t.ContentBlock:
+    """What a tool gave besides text, as MCP carries it."""
+    kind, mime, data, uri = attachment.kind, attachment.mime_type, attachment.data, attachment.uri
+    if data is None:
+        return t.ResourceLink(type="resource_link", name=uri or kind, uri=uri or "", mime_type=mime)
+    match kind:
+        case "image":
+            return t.ImageContent(type="image", data=data, mime_type=mime)
+        case "audio":
+            return t.AudioContent(type="audio", data=data, mime_type=mime)
+        case "file":
+            blob = t.BlobResourceContents(uri=uri or "", mime_type=mime, blob=data)
+            return t.EmbeddedResource(type="resource", resource=blob)
 
 
 def _listed(exported: Exported) -> t.Tool:

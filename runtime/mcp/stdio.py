@@ -101,9 +101,11 @@ class _Forward:
             return failure("internal: the server's answer could not be read")
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
-        """The owner's sessions."""
+        """The owner's sessions; from now on a client of the older protocol is told when the list changes."""
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).list_resources(cursor=_cursor(params))
+            client = await self._upstream.client(context)
+            self._relay.sessions_are_known(context)
+            return await client.list_resources(cursor=_cursor(params))
 
     async def list_templates(
         self, context: Context, params: t.PaginatedRequestParams | None

@@ -80,6 +80,50 @@ def test_what_is_no_json_is_told_with_its_place(as_ada: httpx.Client, path: str,
     assert error["message"] == message
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", "/v1/sessions/s"), ("POST", "/v1/sessions/s/fork"), ("POST", "/v1/agent/approvals/a")],
+)
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"items": [', "the body is not valid JSON: EOF while parsing a list at line 1 column 11"),
+        (b'{"x":"\xff\xfe"}', "the body is not valid JSON: invalid unicode code point at line 1 column 7"),
+        (b'{"x":"\\ud800"}', "the body is not valid JSON: unexpected end of hex escape at line 1 column 13"),
+        (b"[]", "the body must be a JSON object"),
+    ],
+    ids=["cut", "utf-8", "surrogate", "array"],
+)
+def test_so_it_is_wherever_a_body_is_read(
+    as_ada: httpx.Client, method: str, path: str, body: bytes, message: str
+) -> None:
+    response = as_ada.request(method, path, content=body, headers={"Content-Type": "application/json"})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["message"]) == (400, "invalid_request", message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "param", "message"),
+    [
+        ({"version": 2}, "version", "version: Input should be 1"),
+        ({"items": [{"kind": "user"}]}, "items.0.user.text", "items.0.user.text: Field required"),
+        (
+            {"parent": {"uid": "u", "at": 2**64}},
+            "parent.at",
+            "parent.at: Input should be less than 2147483648",
+        ),
+    ],
+)
+def test_what_is_no_session_is_told_with_its_place(
+    as_ada: httpx.Client, changes: dict[str, Any], param: str, message: str
+) -> None:
+    document = {"version": 1, "created_at": 1.0, "updated_at": 1.0, "items": []} | changes
+    response = as_ada.put("/v1/sessions/wrong", json=document)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"], error["message"]) == (400, param, message)
+    assert as_ada.get("/v1/sessions/wrong").status_code == 404
+
+
 # What is JSON and no request
 
 
@@ -147,7 +191,8 @@ def test_another_principals_session_is_as_one_that_is_not_there(guarded: Server,
     with guarded.client(headers={"Authorization": f"Bearer {KEYS[1]}"}) as bob:
         body = {"messages": [{"role": "user", "content": "mine"}], "session_id": "private", "tools": []}
         assert as_ada.post(CHAT, json=body).status_code == 200
-        for response in (bob.get("/v1/sessions/private"), bob.delete("/v1/sessions/private")):
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/fork")):
+            response = bob.request(method, f"/v1/sessions/private{path}")
             assert response.status_code == 404
             assert response.json()["error"]["message"] == "there is no session 'private'"
         # Under that id bob has a session of his own, of which ada sees nothing.

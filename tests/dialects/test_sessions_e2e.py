@@ -105,9 +105,10 @@ def test_a_runs_events_can_be_read_again_from_any_number(http: httpx.Client) -> 
 def test_models_health_and_metrics(http: httpx.Client) -> None:
     say(http, "figures", "hello")
     [model] = http.get("/v1/models").json()["data"]
-    assert http.get(f"/v1/models/{model['id']}").json() == model
+    assert http.get(f"/v1/models/{model['id']}").json().keys() == model.keys()
     assert http.get("/v1/models/a/b").json()["error"]["code"] == "model_not_found"
-    assert model["context_length"] == 4096
+    assert (model["context_length"], model["slots"]) == (4096, 8)
+    assert 0 < model["cache"]["used_bytes"]["device"] <= model["cache"]["capacity_bytes"]
     assert http.get("/health").json() == {"status": "ok"}
     assert http.get("/ready").json() == {"status": "ready"}
     figures = http.get("/metrics").text

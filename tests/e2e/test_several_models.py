@@ -14,6 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.conftest import Start
 from tests.e2e.server import Server, environment, script
 
 pytestmark = pytest.mark.slow
@@ -30,7 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, embedded_model: str) -> Ite
         [{"user": "who", "text": "the second"}, {"user": "slow", "text": "tick " * 400, "delay_ms": 20}],
         cells=2048,
     )
-    server = Server(folder, first, ("--model", second, "--model", embedded_model, "--context", "1024"))
+    more = ("--model", second, "--model", embedded_model, "--context", "1024")
+    server = Server(folder, first, more)
     try:
         yield server.start()
     finally:
@@ -149,6 +151,15 @@ def test_the_figures_tell_them_apart(http: httpx.Client) -> None:
         for name in ("tenuto_requests_total", "tenuto_tokens_total", "tenuto_cache_bytes", "tenuto_queue_depth"):
             assert f"{name}{{" in figures
             assert any(line.startswith(name) and f'model="{model}"' in line for line in figures.splitlines()), name
+
+
+def test_the_threads_are_divided_among_them(tmp_path: Path, start: Start) -> None:
+    pytest.importorskip("llama_cpp", reason="needs tenuto[llama]")
+    others = [script(tmp_path / f"{name}.json") for name in ("first", "second")]
+    flags = [flag for other in others for flag in ("--model", other)]
+    with start(*flags, "--context", "256", "--threads", "6", model="embedded:gguf").client() as http:
+        models = http.get("/v1/models").raise_for_status().json()["data"]
+    assert models[0]["backend"] == "llama.cpp, 2 threads"
 
 
 def test_two_with_one_id_are_refused_at_the_start(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """MCP servers in trouble, through the whole loop: the model reads what happened, and nobody else notices."""
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from tests.e2e.server import Server, script
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 TROUBLED = str(Path(__file__).parent / "troubled.py")
+CROWD = str(Path(__file__).parent / "crowd.py")
 MAYBE = "it may have had an effect"
 TOOLS = ("exit", "hang", "rubbish", "die", "die_once", "flood", "huge", "well", "die_idle", "grow", "new")
 IN_A_CALL = {
@@ -45,16 +47,18 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
     """Starts a runtime whose model calls the tool that the user names, of the configured servers."""
     servers: list[Server] = []
 
-    def start(**entries: dict[str, Any]) -> Server:
+    def start(*flags: str, first: tuple[dict[str, Any], ...] = (), **entries: dict[str, Any]) -> Server:
         rules: list[dict[str, Any]] = [
             {"user": f"{label} {tool}", "calls": [{"name": f"{label}__{tool}", "arguments": {}}]}
             for label in entries
             for tool in TOOLS
         ]
-        model = script(tmp_path / "model.json", [*rules, {"tool_contains": "", "text": "read: ${tool}"}], cells=1 << 15)
+        model = script(
+            tmp_path / "model.json", [*first, *rules, {"tool_contains": "", "text": "read: ${tool}"}], cells=1 << 15
+        )
         config = tmp_path / "mcp.json"
         config.write_text(json.dumps({"mcpServers": entries}))
-        server = Server(tmp_path, model, ("--mcp-config", str(config)))
+        server = Server(tmp_path, model, ("--mcp-config", str(config), *flags))
         servers.append(server)
         return server.start()
 
@@ -142,6 +146,27 @@ def test_a_server_that_does_not_start_is_shown_with_its_reason(begin: Begin, tro
         assert "no licence" in seen["stderr"]
     if trouble == "rubbish":
         assert seen["stderr"][-1] == "this is no message"
+
+
+def test_a_server_that_keeps_failing_is_started_after_longer_and_longer_waits(begin: Begin) -> None:
+    server = begin("--log-level", "debug", broken=entry("exits"), calm=entry())
+    wait_until(lambda: state(server, "broken")["restarts"] >= 4)
+    waits = re.findall(r"the MCP server broken: it exited with code 1; next try in (\S+) s", server.log)
+    assert waits[:4] == ["0", "0.5", "1", "2"]
+    assert ask(server, "calm well") == ("well 0", "completed")
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_no_more_calls_of_a_tool_are_under_way_than_its_limit(begin: Begin, limit: int) -> None:
+    meetings = [{"name": "crowd__meet", "arguments": {"number": limit, "who": who}} for who in range(6)]
+    server = begin(
+        first=({"user": "meet", "calls": meetings},),
+        crowd={"command": sys.executable, "args": [CROWD], "permission": "auto", "max_concurrency": limit},
+    )
+    with server.client() as client:
+        body = {"messages": [{"role": "user", "content": "meet"}]}
+        answer = client.post("/v1/chat/completions", json=body).raise_for_status().json()
+    assert [call["result_content"] for call in answer["agentic_tool_calls"]] == [f"{limit} at once"] * 6
 
 
 def test_a_session_keeps_its_tools_while_the_list_changes(begin: Begin) -> None:

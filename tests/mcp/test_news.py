@@ -1,20 +1,25 @@
-"""What clients are told of by themselves: changed tools, and sessions with a new turn; both eras, both transports."""
+"""What clients are told of by themselves: changed tools, sessions that come and go, and new turns in a session.
+
+Both eras, both transports.
+"""
 
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import mcp.types as t
 import pytest
 from mcp import Client
-from mcp.server.subscriptions import ResourceUpdated, ToolsListChanged
+from mcp.server.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
 from tests.e2e.server import Server, script
-from tests.mcp.test_handles import connected
+from tests.mcp.test_handles import connected, secret
 from tests.mcp.test_http import answer_of
 
 pytestmark = [
@@ -62,6 +67,8 @@ class Told:
         match message:
             case t.ToolListChangedNotification():
                 self.note("tools")
+            case t.ResourceListChangedNotification():
+                self.note("sessions")
             case t.ResourceUpdatedNotification():
                 self.note(str(message.params.uri))
 
@@ -72,10 +79,12 @@ class Told:
 
 
 @asynccontextmanager
-async def listening(client: Client, mode: str, told: Told) -> AsyncIterator[None]:
-    """Let a client hear of the tools and of one session, as its era does."""
+async def listening(client: Client, mode: str, told: Told, *, sessions: bool = False) -> AsyncIterator[None]:
+    """Let a client hear of the tools, of one session and, if wanted, of the list of them, as its era does."""
     if mode == "legacy":
         await client.list_tools()
+        if sessions:
+            await client.list_resources()
         await client.subscribe_resource(SESSION)
         yield
         return
@@ -85,11 +94,15 @@ async def listening(client: Client, mode: str, told: Told) -> AsyncIterator[None
             match event:
                 case ToolsListChanged():
                     told.note("tools")
+                case ResourcesListChanged():
+                    told.note("sessions")
                 case ResourceUpdated(uri=uri):
                     told.note(uri)
 
     async with (
-        client.listen(tools_list_changed=True, resource_subscriptions=[SESSION]) as subscription,
+        client.listen(
+            tools_list_changed=True, resources_list_changed=sessions, resource_subscriptions=[SESSION]
+        ) as subscription,
         anyio.create_task_group() as group,
     ):
         group.start_soon(follow, subscription)
@@ -114,6 +127,40 @@ async def test_a_client_hears_of_new_tools_and_of_new_turns(mode: str, transport
         await told.until(SESSION)
     assert after - before == {"growing__grown"}
     assert set(told.news) == {"tools", SESSION}
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_hears_of_sessions_that_come_and_go(mode: str, transport: str, owner: Server) -> None:
+    told = Told()
+    options: dict[str, Any] = {"message_handler": told.hear} if mode == "legacy" else {}
+    headers = {"Authorization": f"Bearer {secret(owner)}"}
+    async with (
+        connected(owner, transport, mode, **options) as client,
+        listening(client, mode, told, sessions=True),
+        httpx2.AsyncClient(base_url=owner.url, headers=headers, timeout=20) as http,
+    ):
+        assert client.server_capabilities.resources is not None
+        assert client.server_capabilities.resources.list_changed
+        answer_of(await client.call_tool("chat", {"message": "x", "session_id": "new"}))
+        await told.until("sessions")
+        document = (await http.get("/v1/sessions/new")).raise_for_status().json()
+        for change in (
+            partial(client.call_tool, "session_fork", {"session_id": "new", "new_id": "other"}),
+            partial(client.call_tool, "session_delete", {"session_id": "new"}),
+            partial(http.put, "/v1/sessions/brought", json=document),
+            partial(http.delete, "/v1/sessions/other"),
+        ):
+            told.news.clear()
+            await change()
+            await told.until("sessions")
+        told.news.clear()
+        answer_of(await client.call_tool("chat", {"message": "x", "session_id": "brought"}))
+        answer_of(await client.call_tool("chat", {"message": "x", "session_id": "told"}))
+        await told.until(SESSION)
+        listed = [resource.name for resource in (await client.list_resources()).resources]
+    assert listed == ["told", "brought"]
+    assert told.news.count("sessions") == 1, "a further turn of a session leaves the list as it is"
 
 
 async def test_a_session_is_told_of_to_its_own_principal_alone(owner: Server) -> None:

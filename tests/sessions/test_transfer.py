@@ -72,6 +72,7 @@ def document(**changes: Any) -> dict[str, Any]:
         ({"ledgers": [{"fingerprint": "f", "spans": [[2**32]]}]}, "ledgers.0.spans.0.0"),
         ({"ledgers": [{"fingerprint": "f", "spans": [[1], [2]]}]}, "ledgers.0"),
         ({"ledgers": [{"fingerprint": "f", "spans": []}] * 2}, "ledgers.1"),
+        ({"parent": {"uid": "u", "at": 2**31}}, "parent.at"),
         ({"notes": {"a": 1}}, "notes.a"),
         ({"approved": ["everything"]}, "approved"),
     ],

@@ -1,7 +1,10 @@
 """The paragraph `Cancel and disconnect`: how a run is stopped, what is kept of it, and who may follow it afterwards."""
 
+import asyncio
+import gc
 import sqlite3
-from contextlib import closing
+import weakref
+from contextlib import closing, suppress
 
 import anyio
 import pytest
@@ -14,7 +17,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import answer, asks, call, client_tools, events, says, turn, until
+from tests.runtime.loop.house import Clock, answer, asks, call, client_tools, events, says, turn, until
 from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import TWO
 from tests.runtime.loop.tools import Tools
@@ -220,6 +223,46 @@ async def test_a_run_that_has_ended_can_be_followed_in_another_process(open_proc
     described = run.describe()
     assert (described["status"], described["text"]) == ("completed", "Well.1")
     assert described["usage"]["completion_tokens"] == done.usage.completion
+
+
+async def test_a_run_that_ended_long_ago_leaves_the_memory(open_process: Open, clock: Clock) -> None:
+    process = await open_process()
+    run_id = (await process.ask("one")).run_id
+    in_memory = weakref.ref(await process.runner.run("alice", run_id))
+    await process.runner.expire_sessions()
+    assert in_memory() is not None
+    clock.now += 3600
+    await process.runner.expire_sessions()
+    gc.collect()
+    assert in_memory() is None
+    assert (await answer(await process.runner.run("alice", run_id))).text == "one"
+
+
+async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_it(
+    open_process: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await open_process(LONG)
+    begun = 0
+    for head_start in range(60):
+        session_id = f"s-{head_start}"
+        starting = asyncio.ensure_future(process.runner.start(turn("long", session_id)))
+        for _ in range(head_start):
+            await asyncio.sleep(0)
+        with anyio.fail_after(5):
+            with suppress(NotFound):
+                await process.runner.delete_session("alice", session_id)
+            try:
+                run = await starting
+            except NotFound:
+                continue
+            if await process.directory.get("alice", session_id) is None:
+                assert (await run.answer()).status is RunStatus.CANCELLED
+                begun += 1
+            else:  # it was deleted before it was there
+                await process.runner.delete_session("alice", session_id)
+    assert begun
+    assert [record.getMessage() for record in caplog.records if "could not be kept" in record.getMessage()] == []
+    assert process.runner.open_runs() == (0, 0)
 
 
 async def test_a_run_is_its_principals_own(open_process: Open) -> None:

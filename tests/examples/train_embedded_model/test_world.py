@@ -1,0 +1,93 @@
+"""The world that conversations are generated from: what is held out stays held out, and every conversation is sound."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+pytest.importorskip("faker")
+from train_embedded_model.conversations import Conversation, conversation
+from train_embedded_model.kinds import all_kinds, kinds
+from train_embedded_model.phrases import phrases, table
+from train_embedded_model.pools import POOLS, Pools
+
+SEEDS = st.integers(0, 2**32)
+
+
+def test_no_kind_of_tool_is_both_trained_on_and_evaluated() -> None:
+    trained, evaluated = kinds(test=False), kinds(test=True)
+    assert len(evaluated) >= 20
+    assert {kind.id for kind in trained} & {kind.id for kind in evaluated} == set()
+    assert len(trained) + len(evaluated) == len(all_kinds())
+
+
+def test_phrases_that_are_evaluated_are_not_trained_on() -> None:
+    for name in ("now", "convert", "here"):
+        trained, evaluated = (set(phrases("builtin", "clock", name, test=test)) for test in (False, True))
+        assert trained
+        assert evaluated
+        assert trained & evaluated == set()
+
+
+def test_every_pool_that_a_kind_or_fact_names_is_there() -> None:
+    named = {param.pool for kind in all_kinds() for param in kind.params} | {
+        fact["value"] for fact in table("talk")["fact"]
+    }
+    assert named <= POOLS | {"enum", "bool"}
+
+
+@pytest.mark.parametrize("pool", ["word", "first_name", "sentence", "company"])
+def test_values_of_lists_that_are_evaluated_are_not_trained_on(pool: str) -> None:
+    drawn = [{Pools(random.Random(seed), test=test).text(pool) for seed in range(400)} for test in (False, True)]
+    assert drawn[0] & drawn[1] == set()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.booleans())
+def test_every_call_is_one_of_a_listed_tool_and_valid_by_its_schema(seed: int, test: bool) -> None:
+    talk = conversation(random.Random(seed), test=test)
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in talk.tools}
+    assert len(schemas) == len(talk.tools)
+    for message in talk.messages:
+        for name, arguments in message.calls:
+            jsonschema.validate(arguments, schemas[name])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_every_call_has_its_result_before_the_model_speaks_again(seed: int) -> None:
+    open_calls = 0
+    for message in conversation(random.Random(seed)).messages:
+        if message.role == "tool":
+            open_calls -= 1
+        else:
+            assert open_calls == 0
+            open_calls = len(message.calls)
+    assert open_calls == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_what_an_argument_says_stands_in_the_conversation_before_it(seed: int) -> None:
+    talk = conversation(random.Random(seed))
+    for place, message in enumerate(talk.messages):
+        for name, arguments in message.calls:
+            if name == "notes__put":
+                assert arguments["text"].lower() in _said(talk, place)
+
+
+def _said(talk: Conversation, place: int) -> str:
+    return "\n".join(message.text for message in talk.messages[:place]).lower()
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_one_seed_makes_one_conversation(seed: int) -> None:
+    first, second = (json.dumps(conversation(random.Random(seed)).tools) for _ in range(2))
+    assert first == second

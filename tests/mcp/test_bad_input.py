@@ -1,0 +1,95 @@
+"""Whatever comes to /mcp that is no request, or none that can be kept: one clear message, and the server goes on."""
+
+import json
+from typing import Any
+
+import httpx
+import mcp.types as t
+import pytest
+
+from tests.e2e.server import Server
+
+pytestmark = pytest.mark.slow
+
+NEWEST = t.LATEST_PROTOCOL_VERSION
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+META = {
+    "io.modelcontextprotocol/protocolVersion": NEWEST,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+}
+LONE = "the arguments must be valid Unicode: there is a lone surrogate, U+D800"
+
+
+def post(server: Server, body: bytes, **headers: str) -> httpx.Response:
+    with server.client() as client:
+        return client.post("/mcp", content=body, headers={**HEADERS, **headers})
+
+
+def call(server: Server, method: str, name: str, params: str) -> dict[str, Any]:
+    """A request of the newer protocol, whose params are written as they are."""
+    body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{json.dumps(META)},{params}}}}}'
+    named = {"Mcp-Protocol-Version": NEWEST, "Mcp-Method": method, "Mcp-Name": name}
+    answer: dict[str, Any] = post(server, body.encode(), **named).json()
+    return answer
+
+
+def still_answers(server: Server) -> None:
+    told = call(server, "tools/call", "chat", '"name":"chat","arguments":{"message":"still there"}')
+    assert told["result"]["structuredContent"]["text"] == "still there"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "Parse error: EOF while parsing a value at line 1 column 0"),
+        (b'{"jsonrpc":', "Parse error: EOF while parsing a value at line 1 column 11"),
+        (b'{"x":"\xff"}', "Parse error: invalid unicode code point at line 1 column 7"),
+        (b'{"x":"\\ud800"}', "Parse error: unexpected end of hex escape at line 1 column 13"),
+        (b'{"x":' + b"[" * 9000, "Parse error: recursion limit exceeded at line 1 column 206"),
+        (b'{"x":' + b"9" * 5000 + b"}", "Parse error: number out of range at line 1 column 4307"),
+    ],
+    ids=["empty", "cut", "utf-8", "surrogate", "deep", "digits"],
+)
+def test_what_is_no_json_is_a_parse_error(server: Server, body: bytes, message: str) -> None:
+    older, newer = post(server, body), post(server, body, **{"Mcp-Protocol-Version": NEWEST})
+    assert (older.status_code, newer.status_code) == (400, 400)
+    assert older.json()["error"] == {"code": t.PARSE_ERROR, "message": message}
+    assert newer.json()["error"]["code"] in (t.PARSE_ERROR, t.INVALID_REQUEST)
+    still_answers(server)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("chat", '{"message":"a\\ud800"}', LONE),
+        ("chat", '{"message":"a","tools":[{"name":"f","parameters":{"\\ud800":1}}]}', LONE),
+        ("run_get", '{"run_id":"\\ud800"}', LONE),
+        ("notes__put", '{"key":"a","text":"\\ud800"}', LONE),
+        (
+            "chat",
+            '{"message":"a","temperature":NaN}',
+            "the arguments must be valid JSON: NaN and infinities are no numbers",
+        ),
+        (
+            "chat",
+            '{"message":"a","max_tokens":3000000000}',
+            "the arguments are not valid: max_tokens: 3000000000 is greater than the maximum of 2147483647",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_told_and_leaves_nothing(
+    server: Server, name: str, arguments: str, message: str
+) -> None:
+    result = call(server, "tools/call", name, f'"name":"{name}","arguments":{arguments}')["result"]
+    assert result["isError"]
+    assert result["content"][0]["text"] == f"invalid_request: {message}"
+    still_answers(server)
+    assert "Traceback" not in server.log
+
+
+def test_a_cursor_that_is_no_text_is_told(server: Server) -> None:
+    error = call(server, "resources/list", "", '"cursor":"\\ud800"')["error"]
+    message = "invalid_request: the cursor must be valid Unicode: there is a lone surrogate, U+D800"
+    assert error == {"code": t.INVALID_PARAMS, "message": message}
+    assert "Traceback" not in server.log
