@@ -4,6 +4,7 @@
 #   make check   lint, types and import rules
 #   make fuzz    ten minutes of Schemathesis against a server of its own
 #   make demo    a short tour against a server of its own
+#   make model   train the embedded model from nothing; goes on where it was
 
 comma := ,
 PYTHON ?= python3
@@ -18,11 +19,11 @@ RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz check demo setup setup-dev lock clean
+.PHONY: help serve test fuzz check demo model setup setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,6s/^# *//p' Makefile
+	@sed -n '2,7s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
@@ -41,6 +42,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+model: $(VENV)/.train
+	cd examples && ../$(BIN)/python -m train_embedded_model.train --out ../build/model $(ARGS)
+	cd examples && ../$(BIN)/python -m train_embedded_model.export ../build/model/checkpoint.pt ../build/model/out
 
 setup: $(VENV)/.runtime
 
@@ -67,6 +72,11 @@ $(VENV)/.runtime: $(VENV)/.llama pyproject.toml constraints.txt
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "tenuto: installing the packages for checks and tests"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS)]'
+	@touch $@
+
+$(VENV)/.train: $(VENV)/.runtime
+	@echo "tenuto: installing the packages for training"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS),train]'
 	@touch $@
 
 # Take the versions that are installed now as those that everybody gets.
