@@ -20,6 +20,9 @@ from tenuto.pipelines.mlx.slots import Batch, Slots
 # What a pass costs beside its weights: building and starting it takes as long as reading about so many bytes.
 _PASS_BYTES = 32 << 20
 
+# MLX keeps the buffers that were freed. A growing cache leaves ever larger ones, at each prompt and every 256 tokens.
+_CLEAR_EVERY = 256
+
 
 @dataclass(frozen=True, slots=True)
 class MlxSettings:
@@ -91,6 +94,7 @@ class MlxBackend:
         # What is kept so that a pass ahead can be undone may cost this much of a pass.
         self._spare = weights // 32
         self._ahead: list[_Ahead] = []
+        self._steps = 0
         self._pending: MlxPending | None = None
         context = min(settings.cells, model.training_context or settings.cells)
         self._info = BackendInfo(
@@ -158,6 +162,9 @@ class MlxBackend:
             mx.eval(step.fed, [chosen.choice.arrays() for chosen in step.chosen])
         except Exception as error:  # as in launch
             raise self._lost(step.rows, error) from error
+        self._steps += 1
+        if step.fed or self._steps % _CLEAR_EVERY == 0:
+            mx.clear_cache()
         step.fed = []  # they would keep the caches that they are of
         sampled: Sampled = [step.failed.get(row) for row in range(len(step.rows))]
         for chosen in step.chosen:
