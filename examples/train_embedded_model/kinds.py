@@ -15,7 +15,7 @@ from typing import Any
 from train_embedded_model.pools import Pools, Value, held_out
 
 WORLD = Path(__file__).parent / "world"
-_NO_KINDS = ("builtin.toml", "talk.toml")
+_NO_KINDS = ("builtin", "talk")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -92,7 +92,7 @@ def all_kinds() -> tuple[Kind, ...]:
     """All kinds of all files."""
     found = []
     for path in sorted(WORLD.glob("*.toml")):
-        if path.name not in _NO_KINDS:
+        if not path.name.startswith(_NO_KINDS):
             found += [_kind(entry) for entry in tomllib.loads(path.read_text())["tool"]]
     return tuple(found)
 

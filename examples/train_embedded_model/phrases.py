@@ -1,4 +1,4 @@
-"""The hand-written phrases of `world/builtin.toml` and `world/talk.toml`. One in seven is for the evaluation alone."""
+"""The hand-written phrases of `world/builtin*.toml` and `world/talk*.toml`. One in seven is for evaluation alone."""
 
 import tomllib
 from functools import cache
@@ -10,8 +10,26 @@ from train_embedded_model.pools import held_out
 
 @cache
 def table(file: str) -> dict[str, Any]:
-    """A whole file."""
-    return tomllib.loads((WORLD / f"{file}.toml").read_text())
+    """All files of a name as one: lists go on, and of facts with one key so do their phrases."""
+    whole: dict[str, Any] = {}
+    for path in sorted(WORLD.glob(f"{file}*.toml")):
+        for name, entries in tomllib.loads(path.read_text()).items():
+            if isinstance(entries, list):
+                whole[name] = _joined_facts(whole.get(name, []), entries)
+            else:
+                kept = whole.setdefault(name, {})
+                for key, texts in entries.items():
+                    kept[key] = [*kept.get(key, []), *texts]
+    return whole
+
+
+def _joined_facts(facts: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_key = {fact["key"]: dict(fact) for fact in facts}
+    for fact in more:
+        known = by_key.setdefault(fact["key"], dict(fact))
+        if known != fact:
+            known |= {name: [*known[name], *fact[name]] for name in ("tells", "asks")}
+    return list(by_key.values())
 
 
 @cache
