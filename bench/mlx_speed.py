@@ -60,6 +60,7 @@ def random_model(layers: int, width: int) -> Path:
     config |= {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 3 * width}
     config |= {"num_attention_heads": width // 64, "num_key_value_heads": max(1, width // 256)}
     config |= {"tie_word_embeddings": False}
+    config.pop("quantization", None)
     (folder / "config.json").write_text(json.dumps(config))
     network = llama.Model(llama.ModelArgs.from_dict(config))
     weights = {}

@@ -3,6 +3,7 @@
 import os
 import secrets
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -13,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tenuto.errors import ConfigurationError
 
 _LOCK, _OWNER = "lock", "owner.json"
-# Somebody who only asks for the owner holds the lock for an instant.
+# Somebody who only asks for the owner holds the lock for an instant, and an owner has no entry at first and at last.
 _PATIENCE_S = 0.2
+_ENTRY_S = 2.0
+_AGAIN_S = 0.01
 
 
 class Owner(BaseModel):
@@ -79,25 +82,35 @@ class DataFolder:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Who owns the folder now, None where nobody does.
+    """Who owns the folder now, None where nobody does. Blocks for a moment where an owner comes or goes.
 
     Raises:
         ConfigurationError: the folder belongs to somebody whose entry cannot be read.
     """
     if not path.is_dir():
         return None
+    deadline = time.monotonic() + _ENTRY_S
+    while True:
+        if not _is_held(path):
+            return None
+        owner = _read(path / _OWNER)
+        if owner is not None:
+            return owner
+        if time.monotonic() > deadline:
+            raise ConfigurationError(f"the owner of the data folder {path} cannot be read")
+        time.sleep(_AGAIN_S)
+
+
+def _is_held(path: Path) -> bool:
     lock = _lock(path)
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        owner = _read(path / _OWNER)
-        if owner is None:
-            raise ConfigurationError(f"the owner of the data folder {path} cannot be read") from None
-        return owner
+        return True
     except OSError as exc:
         raise ConfigurationError(f"the data folder {path} cannot be used: {exc}") from exc
     lock.release()
-    return None
+    return False
 
 
 def _lock(path: Path) -> FileLock:

@@ -116,7 +116,7 @@ def test_what_a_server_said_last_can_be_read(begin: Begin) -> None:
     assert (seen["status"], seen["restarts"], seen["last_error"]) == ("ready", 1, "it exited with code 1")
     assert seen["stderr"] == ["out of memory"]
     ask(server, "t flood")
-    assert state(server, "t")["stderr"][-1].startswith("complaint 9999 !!!")
+    wait_until(lambda: state(server, "t")["stderr"][-1].startswith("complaint 9999 !!!"))
     assert len(state(server, "t")["stderr"]) == 20
 
 

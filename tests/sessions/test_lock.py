@@ -3,9 +3,11 @@
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tenuto.errors import ConfigurationError
 from tenuto.sessions.lock import DataFolder, read_owner
@@ -33,6 +35,18 @@ def test_the_owner_can_be_read_while_it_owns(tmp_path: Path) -> None:
         assert found is not None
         assert found.url == "http://127.0.0.1:8420"
     assert read_owner(path) is None
+
+
+def test_who_asks_while_an_owner_comes_waits_for_its_entry(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / "lock", thread_local=False)
+    lock.acquire()
+    made: list[DataFolder] = []
+    comes = threading.Timer(0.1, lambda: made.append(DataFolder(tmp_path, lock)))
+    comes.start()
+    found = read_owner(tmp_path)
+    comes.join()
+    assert found == made[0].owner
+    made[0].release()
 
 
 def test_a_second_owner_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
