@@ -9,7 +9,7 @@ from typing import Any, Literal
 from train_embedded_model import kinds as world
 from train_embedded_model.builtins import SPECS, Builtins, Task
 from train_embedded_model.phrases import phrases, split, table
-from train_embedded_model.pools import Pools, Value, plain
+from train_embedded_model.pools import Pools, Value
 
 Call = tuple[str, dict[str, Any]]
 
@@ -472,4 +472,4 @@ def to_text(call: Call) -> str:
     return f'<tool_call>\n{{"name": {named}, "arguments": {json.dumps(arguments, ensure_ascii=False)}}}\n</tool_call>'
 
 
-__all__ = ["IDENTITY", "NO_TOOL", "NO_TOOLS_AT_ALL", "Conversation", "Message", "conversation", "plain", "to_text"]
+__all__ = ["IDENTITY", "NO_TOOL", "NO_TOOLS_AT_ALL", "Conversation", "Message", "conversation", "drill", "to_text"]

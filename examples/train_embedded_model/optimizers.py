@@ -20,7 +20,9 @@ class Muon:
         self._groups: dict[tuple[int, ...], list[nn.Parameter]] = {}
         for parameter in parameters:
             self._groups.setdefault(tuple(parameter.shape), []).append(parameter)
-        self._momenta = {shape: torch.zeros(len(group), *shape) for shape, group in self._groups.items()}
+        self._momenta = {
+            shape: torch.zeros(len(group), *shape, device=group[0].device) for shape, group in self._groups.items()
+        }
         self._decay, self._momentum = decay, momentum
 
     def state(self) -> dict[str, Any]:

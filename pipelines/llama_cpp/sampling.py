@@ -9,6 +9,7 @@ import llama_cpp as lib
 import numpy as np
 
 from tenuto.pipelines.base import Bitmask, Sampling, TokenLogprob
+from tenuto.pipelines.checks import check_sampling
 from tenuto.pipelines.llama_cpp.context import Logits
 
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
@@ -33,7 +34,7 @@ class LlamaSampler:
     """The sampling state of one round: a native chain, or none where the plainly likeliest token is taken."""
 
     def __init__(self, sampling: Sampling, before: Sequence[int], size: Size) -> None:
-        _check(sampling, size)
+        check_sampling(sampling, size.vocabulary)
         self.logprobs = sampling.logprobs
         self.is_greedy = sampling.temperature == 0
         self.chain = None if self.is_greedy and not sampling.shapes else _chain(sampling, before, size)
@@ -50,19 +51,6 @@ class LlamaSampler:
             lib.llama_sampler_free(self.chain)
             self.chain = None
         self._closed = True
-
-
-def _check(sampling: Sampling, size: Size) -> None:
-    numbers = (sampling.temperature, sampling.top_p, sampling.min_p)
-    if not all(math.isfinite(number) and number >= 0 for number in numbers) or sampling.top_k < 0:
-        raise ValueError(f"sampling parameters are finite and not negative: {sampling}")
-    added = (sampling.presence_penalty, sampling.frequency_penalty, *(bias for _, bias in sampling.logit_bias))
-    if not all(map(math.isfinite, added)) or not 0 < sampling.repetition_penalty < math.inf:
-        raise ValueError(f"penalties and biases are finite, and what repetition divides by is above 0: {sampling}")
-    if not all(0 <= token < size.vocabulary for token, _ in sampling.logit_bias):
-        raise ValueError(f"a bias is for a token of the vocabulary of {size.vocabulary}: {sampling}")
-    if sampling.logprobs is not None and sampling.logprobs < 0:
-        raise ValueError(f"a number of logprobs is not negative: {sampling}")
 
 
 def _chain(sampling: Sampling, before: Sequence[int], size: Size) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot, TokenLogprob
+from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.mlx import caches, packing
 from tenuto.pipelines.mlx.device import leave_thread, runs_on
 from tenuto.pipelines.mlx.model import Model
@@ -249,18 +250,8 @@ class MlxBackend:
         leave_thread()
 
     def _check(self, rows: Sequence[Row]) -> None:
-        if not rows or sum(len(row.tokens) for row in rows) > self._info.batch_tokens:
-            raise ValueError(f"a step takes 1 to {self._info.batch_tokens} tokens")
-        if len({row.slot for row in rows}) < len(rows):
-            raise ValueError("a step has one row for each slot")
+        check_rows(rows, self._info, self._model.vocabulary, self._slots.length)
         for row in rows:
-            held = self._slots.length(row.slot)
-            if row.start != held:
-                raise ValueError(f"the row starts at {row.start}; its slot holds {held} tokens")
-            if held + len(row.tokens) > self._info.cells:
-                raise ValueError(f"{held} and {len(row.tokens)} tokens do not fit into {self._info.cells} cells")
-            if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= self._model.vocabulary:
-                raise ValueError("a row has tokens, and each is in the vocabulary")
             if row.sampler is not None and not (isinstance(row.sampler, MlxSampler) and row.sampler.is_open):
                 raise ValueError("a row's sampler is one of this backend, and not closed")
 

@@ -17,6 +17,7 @@ import mlx.core as mx
 import numpy as np
 
 from tenuto.pipelines.base import Bitmask, Sampling, TokenLogprob
+from tenuto.pipelines.checks import check_sampling
 
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _POINT_BITS = 23  # a point of so many bits, times a sum of weights, is always below the sum in single precision
@@ -51,7 +52,7 @@ class MlxSampler:
     """The sampling state of one round: its random numbers, and the tokens that penalties look at."""
 
     def __init__(self, sampling: Sampling, before: Sequence[int], vocabulary: int) -> None:
-        _check(sampling, vocabulary)
+        check_sampling(sampling, vocabulary)
         self.sampling = sampling
         self._vocabulary = vocabulary
         self._dice = random.Random(sampling.seed)
@@ -134,19 +135,6 @@ def choose(logits: mx.array, orders: Sequence[Order]) -> Choice:
     shaped = _mask(_shape(logits, orders), orders)
     tokens = _tokens(shaped, orders)
     return Choice(shaped, tokens, mx.max(shaped, axis=-1), _tell(logits, tokens, orders))
-
-
-def _check(sampling: Sampling, vocabulary: int) -> None:
-    numbers = (sampling.temperature, sampling.top_p, sampling.min_p)
-    if not all(math.isfinite(number) and number >= 0 for number in numbers) or sampling.top_k < 0:
-        raise ValueError(f"sampling parameters are finite and not negative: {sampling}")
-    added = (sampling.presence_penalty, sampling.frequency_penalty, *(bias for _, bias in sampling.logit_bias))
-    if not all(map(math.isfinite, added)) or not 0 < sampling.repetition_penalty < math.inf:
-        raise ValueError(f"penalties and biases are finite, and what repetition divides by is above 0: {sampling}")
-    if not all(0 <= token < vocabulary for token, _ in sampling.logit_bias):
-        raise ValueError(f"a bias is for a token of the vocabulary of {vocabulary}: {sampling}")
-    if sampling.logprobs is not None and sampling.logprobs < 0:
-        raise ValueError(f"a number of logprobs is not negative: {sampling}")
 
 
 def _check_mask(mask: Bitmask | None, vocabulary: int) -> None:

@@ -21,6 +21,7 @@ from tenuto.pipelines.base import (
     Snapshot,
     TokenLogprob,
 )
+from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.scripted.reading import Turn, answer_tokens, conversation, open_turn
 from tenuto.pipelines.scripted.script import Script
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
@@ -182,18 +183,8 @@ class ScriptedBackend:
         return found
 
     def _check(self, rows: Sequence[Row]) -> None:
-        if not rows or sum(len(row.tokens) for row in rows) > self._info.batch_tokens:
-            raise ValueError(f"a step takes 1 to {self._info.batch_tokens} tokens")
-        if len({row.slot for row in rows}) < len(rows):
-            raise ValueError("a step has one row for each slot")
+        check_rows(rows, self._info, _VOCABULARY, lambda slot: len(self._slot(slot).tokens))
         for row in rows:
-            held = len(self._slot(row.slot).tokens)
-            if row.start != held:
-                raise ValueError(f"the row starts at {row.start}; its slot holds {held} tokens")
-            if held + len(row.tokens) > self._info.cells:
-                raise ValueError(f"{held} and {len(row.tokens)} tokens do not fit into {self._info.cells} cells")
-            if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= _VOCABULARY:
-                raise ValueError("a row has tokens, and each is in the vocabulary")
             if row.sampler is not None and not (isinstance(row.sampler, ScriptedSampler) and row.sampler.is_open):
                 raise ValueError("a row's sampler is one of this backend, and not closed")
 

@@ -1,0 +1,44 @@
+"""What every backend holds a step and its sampling to, before anything changes."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from tenuto.pipelines.base import BackendInfo, Row, Sampling
+
+
+def check_sampling(sampling: Sampling, vocabulary: int) -> None:
+    """Hold parameters to their ranges.
+
+    Raises:
+        ValueError: one is out of its range.
+    """
+    numbers = (sampling.temperature, sampling.top_p, sampling.min_p)
+    if not all(math.isfinite(number) and number >= 0 for number in numbers) or sampling.top_k < 0:
+        raise ValueError(f"sampling parameters are finite and not negative: {sampling}")
+    added = (sampling.presence_penalty, sampling.frequency_penalty, *(bias for _, bias in sampling.logit_bias))
+    if not all(map(math.isfinite, added)) or not 0 < sampling.repetition_penalty < math.inf:
+        raise ValueError(f"penalties and biases are finite, and what repetition divides by is above 0: {sampling}")
+    if not all(0 <= token < vocabulary for token, _ in sampling.logit_bias):
+        raise ValueError(f"a bias is for a token of the vocabulary of {vocabulary}: {sampling}")
+    if sampling.logprobs is not None and sampling.logprobs < 0:
+        raise ValueError(f"a number of logprobs is not negative: {sampling}")
+
+
+def check_rows(rows: Sequence[Row], info: BackendInfo, vocabulary: int, held: Callable[[int], int]) -> None:
+    """Hold a step to what the backend takes. `held` tells how many tokens a slot holds.
+
+    Raises:
+        ValueError: the step is invalid.
+    """
+    if not rows or sum(len(row.tokens) for row in rows) > info.batch_tokens:
+        raise ValueError(f"a step takes 1 to {info.batch_tokens} tokens")
+    if len({row.slot for row in rows}) < len(rows):
+        raise ValueError("a step has one row for each slot")
+    for row in rows:
+        start = held(row.slot)
+        if row.start != start:
+            raise ValueError(f"the row starts at {row.start}; its slot holds {start} tokens")
+        if start + len(row.tokens) > info.cells:
+            raise ValueError(f"{start} and {len(row.tokens)} tokens do not fit into {info.cells} cells")
+        if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= vocabulary:
+            raise ValueError("a row has tokens, and each is in the vocabulary")
