@@ -43,7 +43,7 @@ def conversation(
     rng: random.Random, *, test: bool = False, turns: int | None = None, most_tools: int = 12
 ) -> Conversation:
     """A conversation for training, or one of what is held out. `turns`: how many requests it has."""
-    return _Talk(rng, test=test, most_tools=most_tools).whole(turns or rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8)))
+    return _Talk(rng, test=test, most_tools=most_tools).whole(turns or rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 7, 9)))
 
 
 def drill(rng: random.Random) -> Conversation:
@@ -156,9 +156,9 @@ class _Talk:
             (self._greet, 5 if not self.messages else 2),
             (self._identity, 1.2),
             (self._capability, 1.5),
-            (self._no_tool, 6 if can_call else 12),
-            (self._tell, 6),
-            (self._recall, 10 if self.facts else 0),
+            (self._no_tool, 7 if can_call else 12),
+            (self._tell, 7),
+            (self._recall, 24 if self.facts else 0),
             (self._single, 55 if can_call else 0),
             (self._two, 12 if can_call else 0),
             (self._one_for_several, 3 if self.tools else 0),
@@ -234,7 +234,7 @@ class _Talk:
     def _task(self, *, short: bool = False) -> Task:
         """A request for one of the tools that are there."""
         rng = self.rng
-        if self.own and (not self.tools or rng.random() < 0.6):
+        if self.own and (not self.tools or rng.random() < 0.5):
             if self.topic == "now" and "clock__now" in self.own and rng.random() < 0.25:
                 return self.builtins.now(follows=True)
             if self.topic == "calculator" and "calculator__evaluate" in self.own and rng.random() < 0.15:

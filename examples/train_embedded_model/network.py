@@ -76,15 +76,35 @@ class Block(nn.Module):
         cos, sin = cos.to(q.dtype), sin.to(q.dtype)
         q = q * cos + _turned(q) * sin
         k = k * cos + _turned(k) * sin
-        groups = shape.heads // shape.kv_heads
-        if groups > 1:
-            k = k[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
-            v = v[:, :, None].expand(-1, -1, groups, -1, -1).reshape(batch, shape.heads, time, shape.head_width)
-        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = attention(q, k, v)
         x = x + self.o(attended.transpose(1, 2).reshape(batch, time, shape.width))
         y = self.feed_norm(x)
         fed: Tensor = x + self.down(functional.silu(self.gate(y)) * self.up(y))
         return fed
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention. q: [batch, heads, time, head width]; k, v: [batch, kv heads, time, head width].
+
+    PyTorch's own on a GPU. On a CPU that takes half of a step's time; there the queries go in eight parts, each over no
+    more keys than it may see, and the heads that share keys as one matrix: three times as fast, when compiled.
+    """
+    if q.device.type != "cpu":
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    batch, heads, time, width = q.shape
+    shared = k.shape[1]
+    q = (q * width**-0.5).view(batch, shared, heads // shared, time, width)
+    part = max(64, -(-time // 8))
+    parts: list[Tensor] = []
+    for begin in range(0, time, part):
+        end = min(time, begin + part)
+        ahead = torch.arange(begin, end)[:, None] < torch.arange(end)[None, :]
+        asked = q[:, :, :, begin:end].reshape(batch, shared, -1, width)
+        scores = (asked @ k[:, :, :end].mT).view(batch, shared, -1, end - begin, end)
+        shares = scores.float().masked_fill(ahead, float("-inf")).softmax(-1).to(v.dtype)
+        found = shares.view(batch, shared, -1, end) @ v[:, :, :end]
+        parts.append(found.view(batch, shared, -1, end - begin, width))
+    return torch.cat(parts, 3).view(batch, heads, time, width)
 
 
 class Network(nn.Module):

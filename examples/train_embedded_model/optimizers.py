@@ -49,9 +49,9 @@ def _orthogonal(matrices: Tensor) -> Tensor:
     a, b, c = _COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if tall else matrices
-    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x = (x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)).bfloat16()
     for _ in range(_STEPS):
         square = x @ x.mT
         x = a * x + (b * square + c * (square @ square)) @ x
-    result: Tensor = x.mT if tall else x
+    result: Tensor = (x.mT if tall else x).float()
     return result

@@ -1,6 +1,7 @@
 """Every recorded pair comes back whole from a real server, and the official client's types accept it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
 
+from tests.dialects.conftest import RULES
 from tests.dialects.wire_pairs import FOLDER, play
+from tests.e2e.server import Server, script
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +24,15 @@ TYPES: dict[tuple[str, bool], type[BaseModel]] = {
     ("/v1/chat/completions", True): ChatCompletionChunk,
     ("/v1/completions", False): Completion,
 }
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that knows of no other requests: which session one goes on with depends on those before it."""
+    folder = tmp_path_factory.mktemp("pairs")
+    running = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
+    yield running
+    running.close()
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
