@@ -10,6 +10,7 @@ from train_embedded_model import kinds as world
 from train_embedded_model.builtins import SPECS, Builtins, Task
 from train_embedded_model.phrases import phrases, split, table
 from train_embedded_model.pools import Pools, Value
+from train_embedded_model.rewording import reworded
 
 Call = tuple[str, dict[str, Any]]
 
@@ -133,10 +134,14 @@ class _Talk:
         rng = self.rng
         chosen = rng.sample(world.kinds(test=self.test), min(count, len(world.kinds(test=self.test))))
         prefixes = self._prefixes()
-        for kind in chosen:
+        for kind in map(self._perhaps_reworded, chosen):
             taken = [tool.name for tool in self.tools]
             self.tools.append(world.make_tool(self.pools, kind, rng.choice(prefixes), taken))
         return [tool.spec for tool in self.tools]
+
+    def _perhaps_reworded(self, kind: world.Kind) -> world.Kind:
+        """For training alone: what is held out is asked for as it was written."""
+        return reworded(self.pools, kind) if not self.test and self.rng.random() < 0.4 else kind
 
     def _prefixes(self) -> list[str]:
         """Client tools have plain names, those of MCP servers have the server's before them."""
@@ -208,7 +213,7 @@ class _Talk:
         elif self.own or rng.random() < 0.65:
             there = {tool.kind.id for tool in self.tools}
             absent = [kind for kind in world.kinds(test=self.test) if kind.id not in there]
-            text = _asked(self.pools, rng.choice(absent))
+            text = _asked(self.pools, self._perhaps_reworded(rng.choice(absent)))
         else:
             text = self.builtins.any_of(set(SPECS))().text
         self._user(self._dressed(text))
