@@ -16,7 +16,12 @@ _PLACES = re.compile(r"(\{\w+\})")
 _WORDS = re.compile(r"[a-z]{3,}")
 _ENDINGS = ("ing", "ed", "s", "")
 _COMMON = frozenset(
-    ["the", "and", "for", "are", "was", "has", "have", "had", "not", "can", "could", "would", "should", "will", "may", "any", "all", "each", "its", "this", "that", "these", "those", "with", "from", "into", "onto", "over", "out", "off", "about", "than", "then", "them", "they", "you", "your", "our", "one", "two", "how", "what", "when", "where", "which", "who", "why", "does", "did", "get", "set", "give", "take", "make", "use", "used", "put", "let", "see", "want", "need", "please", "tell", "show", "just", "now", "new", "old", "given", "value", "optional", "whether", "only", "also", "more", "most", "many", "much", "some", "there", "here", "per", "via", "etc", "been", "being", "something", "someone", "thing"]
+    _WORDS.findall("""
+    the and for are was has have had not can could would should will may any all each its this that these those with
+    from into onto over out off about than then them they you your our one two how what when where which who why does
+    did get set give take make use used put let see want need please tell show just now new old given value optional
+    whether only also more most many much some there here per via etc been being something someone thing
+""")
 )
 
 
