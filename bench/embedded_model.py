@@ -309,11 +309,14 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, served(given.model, Path(folder)) as url:
         tallies = asyncio.run(judged(url, all_cases(given.cases, given.only)))
-    print(f"{'ability':<28}{'right':>7}{'named':>7}{'of':>6}")
+    print(f"| {'ability':<24} | {'right':>6} | {'of':>4} | names |")
+    print(f"|{'-' * 26}|{'-' * 7}:|{'-' * 5}:|------:|")
     for ability, tally in tallies.items():
-        print(f"{ability:<28}{tally.right / tally.asked:>7.1%}{tally.named / tally.asked:>7.0%}{tally.asked:>6}")
+        right, named = tally.right / tally.asked, tally.named / tally.asked
+        print(f"| {ability:<24} | {right:>6.1%} | {tally.asked:>4} | {named:>5.0%} |")
+    for ability, tally in tallies.items():
         for wrong in tally.wrong[: given.show]:
-            print("   ", wrong)
+            print(f"{ability}: {wrong}")
     if given.json:
         facts = {ability: {"right": t.right, "of": t.asked} for ability, t in tallies.items()}
         given.json.write_text(json.dumps(facts, indent=1) + "\n")

@@ -5,7 +5,6 @@ time, only finding the words again in the list helps: that is what it needs for 
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -27,11 +26,11 @@ _COMMON = frozenset(
 
 def reworded(pools: Pools, kind: Kind) -> Kind:
     """The kind with one to five of the words that its requests and its description share exchanged, everywhere."""
-    shared = _shared()[kind.id]
+    shared, known = _words_of_kinds()[kind.id]
     others: dict[str, str] = {}
     for word in pools.rng.sample(shared, min(len(shared), pools.rng.choice((1, 2, 3, 4, 5)))):
         other = pools.made_word() if pools.rng.random() < 0.3 else pools.pick(pools.rng.choice(("noun", "word")))
-        if other.isalpha() and other not in others.values():
+        if other.isalpha() and other not in known and other not in others.values():
             others[word] = other
     if not others:
         return kind
@@ -42,8 +41,11 @@ def reworded(pools: Pools, kind: Kind) -> Kind:
         other = others[match[1].lower()]
         return other.capitalize() if match[1][0].isupper() else other
 
+    def text(given: str) -> str:
+        return "".join(part if part.startswith("{") else found.sub(exchanged, part) for part in _PLACES.split(given))
+
     def texts(given: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_outside_places(text, lambda part: found.sub(exchanged, part)) for text in given)
+        return tuple(map(text, given))
 
     def param(given: Param) -> Param:
         return replace(given, names=texts(given.names), descriptions=texts(given.descriptions))
@@ -52,33 +54,34 @@ def reworded(pools: Pools, kind: Kind) -> Kind:
         kind,
         names=texts(kind.names),
         descriptions=texts(kind.descriptions),
-        asks=tuple(Ask(*texts((ask.text,)), ask.given) for ask in kind.asks),
+        asks=tuple(Ask(text(ask.text), ask.given) for ask in kind.asks),
         params=tuple(map(param, kind.params)),
     )
 
 
 @cache
-def _shared() -> dict[str, tuple[str, ...]]:
-    """Of each kind: the words that stand both in a request for it and in what a list says of it."""
-    found: dict[str, tuple[str, ...]] = {}
+def _words_of_kinds() -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
+    """Of each kind: the words that stand both in a request for it and in what a list says of it, and all its words."""
+    found: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
     for kind in all_kinds():
         listed = [*kind.names, *kind.descriptions]
         for param in kind.params:
             listed += [*param.names, *param.descriptions]
-        found[kind.id] = tuple(sorted(_stems(listed) & _stems([ask.text for ask in kind.asks])))
+        said, asked = _words(listed), _words([ask.text for ask in kind.asks])
+        found[kind.id] = tuple(sorted(_stems(said) & _stems(asked))), said | asked
     return found
 
 
-def _stems(texts: list[str]) -> set[str]:
+def _words(texts: list[str]) -> frozenset[str]:
+    return frozenset(_WORDS.findall(_PLACES.sub(" ", " ".join(texts)).lower()))
+
+
+def _stems(words: frozenset[str]) -> set[str]:
+    """Without endings, and without words that say little."""
     stems: set[str] = set()
-    for text in texts:
-        for word in _WORDS.findall(_PLACES.sub(" ", text).lower().replace("_", " ")):
-            ending = next(each for each in _ENDINGS if word.endswith(each))
-            stem = word.removesuffix(ending) if len(word) - len(ending) >= 3 else word
-            if word not in _COMMON and stem not in _COMMON:
-                stems.add(stem)
+    for word in words:
+        ending = next(each for each in _ENDINGS if word.endswith(each))
+        stem = word.removesuffix(ending) if len(word) - len(ending) >= 3 else word
+        if word not in _COMMON and stem not in _COMMON:
+            stems.add(stem)
     return stems
-
-
-def _outside_places(text: str, change: Callable[[str], str]) -> str:
-    return "".join(part if part.startswith("{") else change(part) for part in _PLACES.split(text))

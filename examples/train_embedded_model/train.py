@@ -6,6 +6,7 @@ run that was stopped sees what one that was not would have seen.
 
 import argparse
 import json
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -23,16 +24,19 @@ from train_embedded_model.network import Network, Shape
 from train_embedded_model.optimizers import Muon
 from train_embedded_model.tokens import Encoder, train_tokenizer
 
+SHORT = 896
+"""Tokens of the longest conversation before long ones begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on.
 
-    `longest`: tokens of a conversation; up to `long_from` of the run only those up to 1,024.
+    `longest`: tokens of a conversation; up to `long_from` of the run only those up to SHORT.
     """
 
     out: Path
-    tokens: float = 60e6
+    tokens: float = 100e6
     vocabulary: int = 3072
     width: int = 192
     layers: int = 6
@@ -40,13 +44,13 @@ class Plan:
     kv_heads: int = 2
     hidden: int = 512
     longest: int = 4096
-    long_from: float = 0.75
-    batch_tokens: int = 8192
+    long_from: float = 0.86
+    batch_tokens: int = 4096
     matrix_rate: float = 0.012
     other_rate: float = 0.003
     warm_steps: int = 100
     seed: int = 1
-    threads: int = 1
+    threads: int = min(4, os.cpu_count() or 1)
     device: str = "cpu"
     begin: Path | None = None
     every_s: float = 240.0
@@ -88,7 +92,9 @@ class Trainer:
             self.adam.load_state_dict(kept["adam"])
             self.step, self.pool, self.tokens = kept["step"], kept["pool"], kept["tokens"]
         elif self.plan.begin is not None:
-            self.network.load_state_dict(torch.load(self.plan.begin)["network"])
+            begun = torch.load(self.plan.begin)
+            self.network.load_state_dict(begun["network"])
+            self.pool = begun["pool"]
 
     def save(self) -> None:
         """Write a checkpoint, whole or not at all."""
@@ -115,7 +121,7 @@ class Trainer:
         rows = Rows(self.encoder, plan.seed)
         done = False
         while not done:
-            longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, 1024)
+            longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, SHORT)
             pool = batches(rows.pool(self.pool, longest), plan.batch_tokens, random.Random(self.pool))
             losses += [self._train(batch) for batch in pool]
             self.pool += 1
@@ -212,7 +218,7 @@ def main() -> None:
     """Read the plan from the command line and train."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--begin", type=Path, help="a checkpoint whose weights to begin with")
+    parser.add_argument("--begin", type=Path, help="a checkpoint: begin with its weights, and with the data after it")
     defaults = {field.name: field.type for field in fields(Plan)}
     for name, kind in defaults.items():
         if kind in (int, float):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 from train_embedded_model.conversations import Conversation, conversation
-from train_embedded_model.kinds import all_kinds, kinds
+from train_embedded_model.kinds import Kind, all_kinds, kinds
 from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import POOLS, Pools
+from train_embedded_model.rewording import reworded
 
 SEEDS = st.integers(0, 2**32)
 
@@ -46,6 +48,27 @@ def test_every_pool_that_a_kind_or_fact_names_is_there() -> None:
 def test_values_of_lists_that_are_evaluated_are_not_trained_on(pool: str) -> None:
     drawn = [{Pools(random.Random(seed), test=test).text(pool) for seed in range(400)} for test in (False, True)]
     assert drawn[0] & drawn[1] == set()
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS)
+def test_an_exchanged_word_is_new_to_the_listing_and_to_the_requests_alike(seed: int) -> None:
+    rng = random.Random(seed)
+    kind = rng.choice(kinds(test=False))
+    other = reworded(Pools(rng, test=False), kind)
+    assert [re.findall(r"{\w+}", ask.text) for ask in other.asks] == [re.findall(r"{\w+}", a.text) for a in kind.asks]
+    assert [param.key for param in other.params] == [param.key for param in kind.params]
+    listed, asked = (words(other)[side] - words(kind)[side] for side in (0, 1))
+    assert {word[:3] for word in listed} == {word[:3] for word in asked}
+
+
+def words(kind: Kind) -> tuple[set[str], set[str]]:
+    """Those of the listing, and those of the requests."""
+    texts = [*kind.names, *kind.descriptions]
+    for param in kind.params:
+        texts += [*param.names, *param.descriptions]
+    listed, asked = " ".join(texts), re.sub(r"{\w+}", " ", " ".join(ask.text for ask in kind.asks))
+    return set(re.findall("[a-z]{3,}", listed.lower())), set(re.findall("[a-z]{3,}", asked.lower()))
 
 
 @settings(max_examples=60, deadline=None)
