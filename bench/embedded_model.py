@@ -145,7 +145,7 @@ def body(case: Case) -> dict[str, Any]:
         {"type": "mcp", "server_label": label, "allowed_tools": tools} for label, tools in own.items()
     ]
     tools += [tool for tool in case.tools if tool["function"]["name"] not in SPECS]
-    made: dict[str, Any] = {"messages": _messages(case), "temperature": 0, "max_tokens": 400, "store": False}
+    made: dict[str, Any] = {"messages": _messages(case), "temperature": 0, "max_tokens": 400}
     made |= {"max_tool_rounds": 0, "match": "off"}
     # An empty list would mean the server's default tools.
     return made | ({"tools": tools} if tools else {"tool_choice": "none"})
@@ -178,6 +178,8 @@ def _messages(case: Case) -> list[dict[str, Any]]:
 async def ask(client: httpx.AsyncClient, case: Case) -> Message:
     """What the model says in that turn."""
     response = await client.post("/v1/chat/completions", json=body(case))
+    if response.status_code == 400 and response.json()["error"]["code"] == "context_length_exceeded":
+        return Message("assistant", "the conversation is too long for this model")
     if response.status_code != 200:
         raise SystemExit(f"the server answered {response.status_code}: {response.text[:500]}")
     answer = response.json()
