@@ -1,4 +1,6 @@
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,13 +32,19 @@ RULES: list[Mapping[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all dialects; every test uses sessions of its own."""
-    folder = tmp_path_factory.mktemp("dialects")
+@contextmanager
+def scripted(folder: Path) -> Iterator[Server]:
+    """A server that follows RULES, stopped afterwards."""
     running = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all dialects; every test uses sessions of its own."""
+    with scripted(tmp_path_factory.mktemp("dialects")) as running:
+        yield running
 
 
 @pytest.fixture

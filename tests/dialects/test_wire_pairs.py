@@ -11,9 +11,9 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
 
-from tests.dialects.conftest import RULES
+from tests.dialects.conftest import scripted
 from tests.dialects.wire_pairs import FOLDER, play
-from tests.e2e.server import Server, script
+from tests.e2e.server import Server
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +29,8 @@ TYPES: dict[tuple[str, bool], type[BaseModel]] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that knows of no other requests: which session one goes on with depends on those before it."""
-    folder = tmp_path_factory.mktemp("pairs")
-    running = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
-    yield running
-    running.close()
+    with scripted(tmp_path_factory.mktemp("pairs")) as running:
+        yield running
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
