@@ -5,16 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from train_embedded_model.conversations import Conversation, conversation, drill
+from train_embedded_model.conversations import Conversation, conversation, errands
+from train_embedded_model.drills import choosing, copying
 from train_embedded_model.tokens import Encoder
 
 FIRST_WEIGHT = 4.0
-"""Of a token that chooses: the first of an answer, of a name, of an argument. The others mostly go on copying."""
+"""Of a token that chooses: the first of an answer or of an argument. The others mostly go on copying."""
+NAME_WEIGHT = 8.0
+"""Of a token that chooses the tool."""
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
 _DRILL_POOLS = 60
 _EASY_POOLS = 80
+_CHOOSING, _ERRANDS = 0.2, 0.4
+"""The share of rows that are drills of choosing, and of those that are requests without results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,8 @@ class Weigher:
 
     def __init__(self, encoder: Encoder) -> None:
         find = encoder.tokenizer.token_to_id
-        self._before_choice = {find(text) for text in ('{"name": "', '{"', '": "', '", "', '": ', ', "')}
+        self._before_name = find('{"name": "')
+        self._before_choice = {find(text) for text in ('{"', '": "', '", "', '": ', ', "')}
         self._underscore = find("_")
 
     def row(self, ids: list[int], trained: list[bool]) -> Row:
@@ -48,12 +54,12 @@ class Weigher:
         weights = [0.0] * len(ids)
         for place, said in enumerate(trained):
             if said:
-                chooses = (
-                    not trained[place - 1]
-                    or ids[place - 1] in self._before_choice
-                    or (ids[place - 1] == self._underscore == ids[place - 2])
-                )
-                weights[place] = FIRST_WEIGHT if chooses else 1.0
+                before = ids[place - 1]
+                if before == self._before_name or before == self._underscore == ids[place - 2]:
+                    weights[place] = NAME_WEIGHT
+                else:
+                    chooses = not trained[place - 1] or before in self._before_choice
+                    weights[place] = FIRST_WEIGHT if chooses else 1.0
         return Row(ids, weights)
 
 
@@ -77,9 +83,14 @@ class Rows:
 def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversation:
     """At first short ones with few tools, where copying is learnt; later all kinds."""
     if rng.random() < max(0.02, 0.6 * (1 - pool / _DRILL_POOLS)):
-        return drill(rng)
+        return copying(rng)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
+    kind = rng.random()
+    if kind < _CHOOSING:
+        return choosing(rng)
+    if kind < _CHOOSING + _ERRANDS:
+        return errands(rng)
     if longest > 1024 and rng.random() < 0.35:
         return conversation(rng, turns=rng.randint(8, 26))
     return conversation(rng)

@@ -47,31 +47,12 @@ def conversation(
     return _Talk(rng, test=test, most_tools=most_tools).whole(turns or rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 7, 9)))
 
 
-def drill(rng: random.Random) -> Conversation:
-    """Nothing but copying: texts said again, and values found by their names. It is learnt first."""
-    pools = Pools(rng, test=False)
-    messages: list[Message] = []
-    for _ in range(rng.choice((2, 3, 4, 5))):
-        if rng.random() < 0.5:
-            text = " ".join(pools.text(rng.choice(_DRILLED)) for _ in range(rng.choice((1, 2, 3))))
-            asked, answer = rng.choice(("Say: {}", "Repeat {}", "echo {}", "repeat: {}")).format(text), text
-        else:
-            names = list(
-                dict.fromkeys(pools.pick(rng.choice(("word", "noun"))) for _ in range(rng.choice((2, 3, 4, 5))))
-            )
-            values = {name: pools.text(rng.choice(_DRILLED)) for name in names}
-            form = rng.choice(("{} is {}", "{}: {}", "{} = {}", '"{}": "{}"'))
-            listed = ", ".join(form.format(name, value) for name, value in values.items())
-            name = rng.choice(names)
-            asked, answer = f"{listed}. {rng.choice(('What is', 'Tell me', ''))} {name}?", values[name]
-        messages += [Message("user", asked), Message("assistant", answer, ability="drill")]
-    return Conversation("", (), tuple(messages))
+def errands(rng: random.Random) -> Conversation:
+    """Nothing but choosing: many requests over one list, each answered by its calls alone, without their results.
 
-
-_DRILLED = (
-    "word", "noun", "city", "person", "email", "path", "file", "date", "time", "id", "code", "phrase", "sentence",
-    "integer", "number", "title", "url", "hash",
-)  # fmt: skip
+    A list is read once for all of them, so that a token of these teaches several times as much about choosing.
+    """
+    return _Talk(rng, test=False, most_tools=12, bare=True).whole(rng.choice((5, 7, 9, 12)))
 
 
 @dataclass(slots=True)
@@ -85,6 +66,8 @@ class _Talk:
     rng: random.Random
     test: bool
     most_tools: int
+    bare: bool = False
+    """Calls get no results, and so no answers."""
     pools: Pools = field(init=False)
     builtins: Builtins = field(init=False)
     tools: list[world.Tool] = field(default_factory=list)
@@ -160,14 +143,14 @@ class _Talk:
         turns: list[tuple[Callable[[], None], float]] = [
             (self._greet, 5 if not self.messages else 2),
             (self._identity, 1.2),
-            (self._capability, 1.5),
+            (self._capability, 3),
             (self._no_tool, 7 if can_call else 12),
             (self._tell, 7),
             (self._recall, 24 if self.facts else 0),
             (self._single, 55 if can_call else 0),
             (self._two, 12 if can_call else 0),
             (self._one_for_several, 3 if self.tools else 0),
-            (self._two_rounds, 12 if can_call else 0),
+            (self._two_rounds, 12 if can_call and not self.bare else 0),
         ]
         rng.choices([turn for turn, _ in turns], [weight for _, weight in turns])[0]()
 
@@ -267,6 +250,8 @@ class _Talk:
         task = self._task()
         self._user(self._dressed(task.text))
         self._call([task], task.ability)
+        if self.bare:
+            return
         chance = self.rng.random()
         if chance < 0.08:
             self._fails(task)
@@ -333,6 +318,8 @@ class _Talk:
             text = self._compose("two").format(first=_ended(tasks[0].text), second=tasks[1].text)
         self._user(self._dressed(text))
         self._call(tasks, "parallel")
+        if self.bare:
+            return
         if rng.random() < 0.07:
             error, told = self._error()
             self.messages += [Message("tool", tasks[0].result), Message("tool", told)]
@@ -367,8 +354,9 @@ class _Talk:
         ]
         self._user(self._dressed(request.text))
         self._call(tasks, "parallel")
-        self._results(tasks)
-        self._answer(" ".join(task.answer for task in tasks), "answer_parallel")
+        if not self.bare:
+            self._results(tasks)
+            self._answer(" ".join(task.answer for task in tasks), "answer_parallel")
         return None
 
     def _two_rounds(self) -> None:
@@ -477,4 +465,4 @@ def to_text(call: Call) -> str:
     return f'<tool_call>\n{{"name": {named}, "arguments": {json.dumps(arguments, ensure_ascii=False)}}}\n</tool_call>'
 
 
-__all__ = ["IDENTITY", "NO_TOOL", "NO_TOOLS_AT_ALL", "Conversation", "Message", "conversation", "drill", "to_text"]
+__all__ = ["IDENTITY", "NO_TOOL", "NO_TOOLS_AT_ALL", "Conversation", "Message", "conversation", "errands", "to_text"]

@@ -1,7 +1,8 @@
 """A conversation as the text of the chat template, in the pieces that are tokenised apart.
 
 `chat_template.jinja` is the same in the language that servers know; a test holds that both agree. Tools are listed in
-a short form: a name, a description, and a line for each parameter. Calls and results are in the Hermes format.
+a short form: a description, then the name, and a line for each parameter. The name can gather what was said before it,
+and a call copies name and parameters in one go. Calls and results are in the Hermes format.
 """
 
 import json
@@ -64,10 +65,10 @@ def _message(message: Message, *, follows_result: bool) -> list[Piece]:
 
 
 def _tool(function: dict[str, Any]) -> list[Piece]:
-    made = [Piece("# "), Piece(function["name"]), Piece("\n")]
+    made = [Piece("# ")]
     if function.get("description"):
         made += [Piece(function["description"]), Piece("\n")]
-    return made + _properties(function["parameters"], indent="")
+    return [*made, Piece(function["name"]), Piece("\n"), *_properties(function["parameters"], indent="")]
 
 
 def _properties(schema: dict[str, Any], indent: str) -> list[Piece]:

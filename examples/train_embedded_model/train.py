@@ -1,13 +1,14 @@
 """Train the model: python -m train_embedded_model.train --out build/model
 
-Can be stopped at any time and goes on from its last checkpoint. The data depend on the seed and on how far it is, so a
-run that was stopped sees what one that was not would have seen.
+Can be stopped at any time (Ctrl-C ends with a checkpoint) and goes on from its last checkpoint. The data depend on the
+seed and on how far it is, so a run that was stopped sees what one that was not would have seen.
 """
 
 import argparse
 import json
 import os
 import random
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -78,6 +79,7 @@ class Trainer:
         self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
         self.step = self.pool = 0
         self.tokens = 0
+        self.stopped = False
         self.checkpoint = plan.out / "checkpoint.pt"
         self._load()
         if plan.compile:
@@ -112,7 +114,7 @@ class Trainer:
         part.replace(self.checkpoint)
 
     def run(self) -> None:
-        """Train until the plan's tokens are used up."""
+        """Train until the plan's tokens are used up, or until `stop`; then write a checkpoint."""
         plan = self.plan
         seen = {split: evaluation_set(self.encoder, split, plan.evaluation_talks) for split in ("fresh", "held out")}
         losses: list[float] = []
@@ -125,7 +127,7 @@ class Trainer:
             pool = batches(rows.pool(self.pool, longest), plan.batch_tokens, random.Random(self.pool))
             losses += [self._train(batch) for batch in pool]
             self.pool += 1
-            done = self.tokens >= plan.tokens
+            done = self.stopped or self.tokens >= plan.tokens
             if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
                 self._log(loss=round(float(np.mean(losses)), 4), speed=round(speed))
@@ -135,6 +137,10 @@ class Trainer:
                 for split, talks in seen.items():
                     self._log(split=split, exact=self.exact(talks))
                 saved = time.monotonic()
+
+    def stop(self) -> None:
+        """End after the pool that is being trained on."""
+        self.stopped = True
 
     def _train(self, batch: Batch) -> float:
         plan = self.plan
@@ -226,7 +232,10 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--no-compile", dest="compile", action="store_false", default=None)
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    Trainer(Plan(**given)).run()
+    trainer = Trainer(Plan(**given))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: trainer.stop())
+    trainer.run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+"""Drills: the two things that everything else is made of, copying and choosing, with nothing else about them."""
+
+import random
+from typing import Any
+
+from train_embedded_model.conversations import NO_TOOL, Call, Conversation, Message
+from train_embedded_model.pools import Pools
+
+_COPIED = (
+    "word", "noun", "city", "person", "email", "path", "file", "date", "time", "id", "code", "phrase", "sentence",
+    "integer", "number", "title", "url", "hash",
+)  # fmt: skip
+_SMALL = (
+    "a", "all", "an", "any", "at", "by", "can", "for", "from", "get", "i", "in", "it", "me", "my", "of", "on", "or",
+    "please", "some", "that", "the", "this", "to", "up", "want", "with", "you",
+)  # fmt: skip
+
+
+def copying(rng: random.Random) -> Conversation:
+    """Texts said again, and values found by their names."""
+    pools = Pools(rng, test=False)
+    messages: list[Message] = []
+    for _ in range(rng.choice((2, 3, 4, 5))):
+        if rng.random() < 0.5:
+            text = " ".join(pools.text(rng.choice(_COPIED)) for _ in range(rng.choice((1, 2, 3))))
+            asked, answer = rng.choice(("Say: {}", "Repeat {}", "echo {}", "repeat: {}")).format(text), text
+        else:
+            names = list(dict.fromkeys(_word(pools) for _ in range(rng.choice((2, 3, 4, 5)))))
+            values = {name: pools.text(rng.choice(_COPIED)) for name in names}
+            form = rng.choice(("{} is {}", "{}: {}", "{} = {}", '"{}": "{}"'))
+            listed = ", ".join(form.format(name, value) for name, value in values.items())
+            name = rng.choice(names)
+            asked, answer = f"{listed}. {rng.choice(('What is', 'Tell me', ''))} {name}?", values[name]
+        messages += [Message("user", asked), Message("assistant", answer, ability="drill")]
+    return Conversation("", (), tuple(messages))
+
+
+def choosing(rng: random.Random) -> Conversation:
+    """Tools described in any words, asked for by some of these words: only who finds them again can choose.
+
+    Some requests have words of no tool, and some those of two.
+    """
+    pools = Pools(rng, test=False)
+    words = iter(dict.fromkeys(word for _ in range(150) if (word := _word(pools)) not in _SMALL))
+    tools: list[_Tool] = []
+    prefix = rng.choice(("", "", f"{next(words)}__".replace(" ", "_")))
+    for _ in range(rng.choice((2, 3, 4, 5, 6, 8, 10, 12))):
+        described = [next(words) for _ in range(rng.choice((1, 2, 3, 4, 5, 6)))]
+        named = described if rng.random() < 0.3 else [next(words), next(words)]
+        name = prefix + "_".join(rng.sample(named, rng.choice((1, 2)) if len(named) > 1 else 1)).replace(" ", "_")
+        param = rng.choice((None, next(words).replace(" ", "_")))
+        tools.append(_Tool(rng, name, described, param))
+    messages: list[Message] = []
+    for _ in range(rng.choice((6, 8, 10, 12))):
+        chosen = rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])
+        asked = [tool.request(pools) for tool in chosen] or [(_among(rng, [next(words)]), None)]
+        said = rng.choice((" and ", ", ", ". Then ", ", then ", " and also ")).join(text for text, _ in asked)
+        messages.append(Message("user", said[:1].upper() + said[1:] if rng.random() < 0.5 else said))
+        calls = tuple(call for _, call in asked if call)
+        messages.append(Message("assistant", "" if calls else NO_TOOL, calls, ability="drill"))
+    return Conversation("", tuple(tool.spec for tool in tools), tuple(messages))
+
+
+class _Tool:
+    """A tool of any words, with one parameter or none."""
+
+    def __init__(self, rng: random.Random, name: str, described: list[str], param: str | None) -> None:
+        self._name, self._described, self._param = name, described, param
+        self._description = _among(rng, described)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """As a request lists it."""
+        properties = {self._param: {"type": "string"}} if self._param else {}
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        return {
+            "type": "function",
+            "function": {"name": self._name, "description": self._description, "parameters": schema},
+        }
+
+    def request(self, pools: Pools) -> tuple[str, Call]:
+        """Some of its words, and the call that they mean."""
+        rng = pools.rng
+        most = min(3, len(self._described))
+        text = _among(rng, rng.sample(self._described, rng.randint(1, most)))
+        if not self._param:
+            return text, (self._name, {})
+        value = pools.text(rng.choice(_COPIED))
+        form = rng.choice(("{text} {value}", "{text}: {value}", "{text} {param} {value}", "{value} {text}"))
+        return form.format(text=text, value=value, param=self._param), (self._name, {self._param: value})
+
+
+def _word(pools: Pools) -> str:
+    return pools.pick(pools.rng.choice(("word", "noun")))
+
+
+def _among(rng: random.Random, words: list[str]) -> str:
+    """The words with small ones about them."""
+    text = " ".join(f"{rng.choice(_SMALL)} {word}" if rng.random() < 0.4 else word for word in words)
+    return text[:1].upper() + text[1:] if rng.random() < 0.5 else text
+
+
+__all__ = ["choosing", "copying"]
