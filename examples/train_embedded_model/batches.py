@@ -16,10 +16,8 @@ NAME_WEIGHT = 8.0
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
-_DRILL_POOLS = 60
-_EASY_POOLS = 80
-_CHOOSING, _ERRANDS = 0.2, 0.4
-"""The share of rows that are drills of choosing, and of those that are requests without results."""
+_COPYING_POOLS, _CHOOSING_POOLS, _EASY_POOLS = 60, 200, 80
+"""How many pools it takes until drills of copying, those of choosing and short conversations are rare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +79,22 @@ class Rows:
 
 
 def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversation:
-    """At first short ones with few tools, where copying is learnt; later all kinds."""
-    if rng.random() < max(0.02, 0.6 * (1 - pool / _DRILL_POOLS)):
+    """At first drills of copying and of choosing, and short conversations with few tools; later all kinds."""
+    if rng.random() < max(0.02, 0.6 * (1 - pool / _COPYING_POOLS)):
         return copying(rng)
+    if rng.random() < max(0.2, 0.6 * (1 - pool / _CHOOSING_POOLS)):
+        return choosing(rng, most_tools=2 + pool // 10)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
-    kind = rng.random()
-    if kind < _CHOOSING:
-        return choosing(rng)
-    if kind < _CHOOSING + _ERRANDS:
+    if rng.random() < 0.45:
         return errands(rng)
-    if longest > 1024 and rng.random() < 0.35:
+    if longest > 1024 and rng.random() < 0.5:
         return conversation(rng, turns=rng.randint(8, 26))
     return conversation(rng)
 
 
-def batches(made: list[Row], tokens: int, rng: random.Random) -> list[Batch]:
-    """A pool of rows as batches of about so many tokens, in random order."""
+def batches(made: list[Row], tokens: int) -> list[Batch]:
+    """A pool of rows as batches of about so many tokens, the longest rows first."""
     ordered = sorted(made, key=lambda row: len(row.ids))
     found: list[Batch] = []
     while ordered:
@@ -107,7 +104,6 @@ def batches(made: list[Row], tokens: int, rng: random.Random) -> list[Batch]:
         del ordered[-count:]
         # Filled up with empty rows, to be of a known shape.
         found.append(_batch([*chosen, *[Row([0], [0.0])] * (count - len(chosen))], time))
-    rng.shuffle(found)
     return found
 
 

@@ -35,7 +35,7 @@ def copying(rng: random.Random) -> Conversation:
     return Conversation("", (), tuple(messages))
 
 
-def choosing(rng: random.Random) -> Conversation:
+def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
     """Tools described in any words, asked for by some of these words: only who finds them again can choose.
 
     Some requests have words of no tool, and some those of two.
@@ -44,7 +44,7 @@ def choosing(rng: random.Random) -> Conversation:
     words = iter(dict.fromkeys(word for _ in range(150) if (word := _word(pools)) not in _SMALL))
     tools: list[_Tool] = []
     prefix = rng.choice(("", "", f"{next(words)}__".replace(" ", "_")))
-    for _ in range(rng.choice((2, 3, 4, 5, 6, 8, 10, 12))):
+    for _ in range(rng.choice([count for count in (2, 3, 4, 5, 6, 8, 10, 12) if count <= most_tools])):
         described = [next(words) for _ in range(rng.choice((1, 2, 3, 4, 5, 6)))]
         named = described if rng.random() < 0.3 else [next(words), next(words)]
         name = prefix + "_".join(rng.sample(named, rng.choice((1, 2)) if len(named) > 1 else 1)).replace(" ", "_")
@@ -53,10 +53,11 @@ def choosing(rng: random.Random) -> Conversation:
     messages: list[Message] = []
     for _ in range(rng.choice((6, 8, 10, 12))):
         chosen = rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])
-        asked = [tool.request(pools) for tool in chosen] or [(_among(rng, [next(words)]), None)]
-        said = rng.choice((" and ", ", ", ". Then ", ", then ", " and also ")).join(text for text, _ in asked)
+        requests = [tool.request(pools) for tool in chosen]
+        texts = [text for text, _ in requests] or [_among(rng, [next(words)])]
+        said = rng.choice((" and ", ", ", ". Then ", ", then ", " and also ")).join(texts)
         messages.append(Message("user", said[:1].upper() + said[1:] if rng.random() < 0.5 else said))
-        calls = tuple(call for _, call in asked if call)
+        calls = tuple(call for _, call in requests)
         messages.append(Message("assistant", "" if calls else NO_TOOL, calls, ability="drill"))
     return Conversation("", tuple(tool.spec for tool in tools), tuple(messages))
 

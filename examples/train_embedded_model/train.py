@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from train_embedded_model.conversations import Conversation, conversation
 from train_embedded_model.layout import Piece, pieces
 from train_embedded_model.network import Network, Shape
 from train_embedded_model.optimizers import Muon
+from train_embedded_model.ranks import Ranks, run_ranks
 from train_embedded_model.tokens import Encoder, train_tokenizer
 
 SHORT = 896
@@ -51,7 +53,10 @@ class Plan:
     other_rate: float = 0.003
     warm_steps: int = 100
     seed: int = 1
-    threads: int = min(4, os.cpu_count() or 1)
+    ranks: int = min(4, os.cpu_count() or 1)
+    """Processes that train together, each with a batch of its own a step; on a GPU, one."""
+    threads: int = 1
+    """Of each process."""
     device: str = "cpu"
     begin: Path | None = None
     every_s: float = 240.0
@@ -63,14 +68,16 @@ class Plan:
 class Trainer:
     """A run: the model, its optimisers and how far they are."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
         torch.set_num_threads(plan.threads)
         torch._dynamo.config.recompile_limit = 64
         torch.manual_seed(plan.seed)
         plan.out.mkdir(parents=True, exist_ok=True)
         tokenizer = plan.out / "tokenizer.json"
-        if not tokenizer.exists():
+        if self.ranks.first and not tokenizer.exists():
             train_tokenizer(tokenizer, plan.vocabulary, plan.seed, plan.tokenizer_talks)
+        self.ranks.wait()
         self.plan = plan
         self.encoder = Encoder(tokenizer)
         self.shape = Shape(self.encoder.vocabulary, plan.width, plan.layers, plan.heads, plan.kv_heads, plan.hidden)
@@ -124,19 +131,25 @@ class Trainer:
         done = False
         while not done:
             longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, SHORT)
-            pool = batches(rows.pool(self.pool, longest), plan.batch_tokens, random.Random(self.pool))
-            losses += [self._train(batch) for batch in pool]
-            self.pool += 1
-            done = self.stopped or self.tokens >= plan.tokens
+            losses += [self._train(batch) for batch in self._pool(rows, longest)]
+            self.pool += self.ranks.count
+            done = self.ranks.total(self.stopped) > 0 or self.tokens >= plan.tokens
             if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
                 self._log(loss=round(float(np.mean(losses)), 4), speed=round(speed))
                 losses.clear()
-            if done or time.monotonic() - saved > plan.every_s:
+            if self.ranks.first and (done or time.monotonic() - saved > plan.every_s):
                 self.save()
                 for split, talks in seen.items():
                     self._log(split=split, exact=self.exact(talks))
                 saved = time.monotonic()
+
+    def _pool(self, rows: Rows, longest: int) -> list[Batch]:
+        """Batches of this process, as many as the others have and of about their lengths, so that none waits long."""
+        made = batches(rows.pool(self.pool + self.ranks.rank, longest), self.plan.batch_tokens)
+        made = made[: self.ranks.least(len(made))]
+        random.Random(self.pool).shuffle(made)
+        return made
 
     def stop(self) -> None:
         """End after the pool that is being trained on."""
@@ -156,6 +169,7 @@ class Trainer:
         losses = functional.cross_entropy(logits.float(), targets, reduction="none")
         weight = weights[said].to(plan.device)
         torch.autograd.backward((losses * weight).sum() / weight.sum())
+        self.ranks.average([p.grad for p in self.network.parameters() if p.grad is not None])
         torch.nn.utils.clip_grad_norm_(self.network.others(), 1.0)
         self.muon.step(plan.matrix_rate * scale)
         for group in self.adam.param_groups:
@@ -163,7 +177,7 @@ class Trainer:
         self.adam.step()
         self.network.zero_grad(set_to_none=True)
         self.step += 1
-        self.tokens += batch.ids.size
+        self.tokens += self.ranks.total(batch.ids.size)
         return float(losses.detach().mean())
 
     def exact(self, talks: Sequence["Talk"]) -> dict[str, str]:
@@ -181,6 +195,8 @@ class Trainer:
         return {ability: f"{np.mean(right):.2f}/{len(right)}" for ability, right in sorted(found.items())}
 
     def _log(self, **facts: Any) -> None:
+        if not self.ranks.first:
+            return
         line = {"step": self.step, "tokens": round(self.tokens / 1e6, 2), **facts}
         print(json.dumps(line), flush=True)
         with (self.plan.out / "log.jsonl").open("a") as file:
@@ -232,7 +248,12 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--no-compile", dest="compile", action="store_false", default=None)
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    trainer = Trainer(Plan(**given))
+    plan = Plan(**given)
+    run_ranks(plan.ranks if plan.device == "cpu" else 1, partial(_train, plan))
+
+
+def _train(plan: Plan, ranks: Ranks) -> None:
+    trainer = Trainer(plan, ranks)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: trainer.stop())
     trainer.run()
