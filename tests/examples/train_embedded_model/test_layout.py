@@ -121,7 +121,7 @@ def test_a_schema_of_a_real_server_is_told_in_a_few_words() -> None:
     }
     tool = {"type": "function", "function": {"name": "git__log", "description": "The log", "parameters": schema}}
     assert template.render(messages=[], tools=[tool]) == (
-        "<|im_start|>system\n<tools>\n# git__log\nThe log\n- repo_path: string\n- since?: string A date\n"
+        "<|im_start|>system\n<tools>\n# The log\ngit__log\n- repo_path: string\n- since?: string A date\n"
         '- edits: object[]\n  - old: string\n- order?: "asc"|"desc"\n</tools><|im_end|>\n'
     )
 
