@@ -10,7 +10,7 @@ from train_embedded_model.drills import choosing, copying
 from train_embedded_model.tokens import Encoder
 
 FIRST_WEIGHT = 4.0
-"""Of a token that chooses: the first of an answer or of an argument. The others mostly go on copying."""
+"""Of a token that chooses: the first of an answer or of an argument, an operator. The others mostly go on copying."""
 NAME_WEIGHT = 8.0
 """Of a token that chooses the tool."""
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
@@ -45,7 +45,8 @@ class Weigher:
         find = encoder.tokenizer.token_to_id
         self._before_name = find('{"name": "')
         self._before_choice = {find(text) for text in ('{"', '": "', '", "', '": ', ', "')}
-        self._underscore = find("_")
+        self._underscore, self._blank = find("_"), find("Ġ")
+        self._operators = {find(sign) for sign in "+-*/%"}
 
     def row(self, ids: list[int], trained: list[bool]) -> Row:
         """Weights of a conversation's tokens."""
@@ -56,7 +57,8 @@ class Weigher:
                 if before == self._before_name or before == self._underscore == ids[place - 2]:
                     weights[place] = NAME_WEIGHT
                 else:
-                    chooses = not trained[place - 1] or before in self._before_choice
+                    operator = before == self._blank and ids[place] in self._operators
+                    chooses = operator or not trained[place - 1] or before in self._before_choice
                     weights[place] = FIRST_WEIGHT if chooses else 1.0
         return Row(ids, weights)
 
