@@ -231,7 +231,7 @@ def _embedded(model: str) -> Path:
     apple = sys.platform == "darwin" and platform.machine() == "arm64"
     if form == "mlx" or (not form and apple and has_mlx()):
         return _EMBEDDED / "mlx"
-    return min(_EMBEDDED.glob("*-q8_0.gguf"))
+    return _EMBEDDED / "tenuto-embedded.gguf"
 
 
 def _kind(path: Path) -> Literal["gguf", "mlx"]:

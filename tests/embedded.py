@@ -39,7 +39,7 @@ def with_template(model: str, template: str, folder: Path) -> str:
 
 def gguf_file() -> Path:
     """The GGUF form that is served."""
-    return min(FOLDER.glob("*-q8_0.gguf"))
+    return FOLDER / "tenuto-embedded.gguf"
 
 
 def mlx_folder() -> Path:

@@ -36,6 +36,6 @@ def test_the_wheel_holds_every_module_and_nothing_else_of_the_repository(wheel: 
 def test_the_wheel_holds_the_embedded_model_and_the_licence(wheel: Path) -> None:
     packed = zipfile.ZipFile(wheel).namelist()
     assert "tenuto/py.typed" in packed
-    assert any(name.endswith("-q8_0.gguf") for name in packed)
+    assert any(name.endswith("embedded/tenuto-embedded.gguf") for name in packed)
     assert any(name.endswith("embedded/mlx/model.safetensors") for name in packed)
     assert any(name.endswith("licenses/LICENSE") for name in packed)
