@@ -1,7 +1,7 @@
 """Train the model: python -m train_embedded_model.train --out build/model
 
 Can be stopped at any time (Ctrl-C ends with a checkpoint) and goes on from its last checkpoint. The data depend on the
-seed and on how far it is, so a run that was stopped sees what one that was not would have seen.
+seed, the number of processes and how far it is, so a run that was stopped sees what one that was not would have seen.
 """
 
 import argparse
