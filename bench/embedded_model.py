@@ -34,6 +34,8 @@ from train_embedded_model.conversations import NO_TOOL, Call, Conversation, Mess
 QUESTIONS = Path(__file__).parent / "questions"
 READY = "tenuto ready on "
 AT_ONCE = 8
+PATIENCE_S = 120.0
+"""For one answer; one that takes longer is counted as wrong."""
 CALLS = ("calculator", "clock", "notes", "tool", "parallel", "first_of_two", "second_of_two", "retry")
 ANSWERS = ("answer", "answer_parallel", "answer_two_rounds")
 ABILITIES = (*CALLS, *ANSWERS, "error", "denial", "no_tool", "recall", "told", "talk", "capability")
@@ -177,7 +179,10 @@ def _messages(case: Case) -> list[dict[str, Any]]:
 
 async def ask(client: httpx.AsyncClient, case: Case) -> Message:
     """What the model says in that turn."""
-    response = await client.post("/v1/chat/completions", json=body(case))
+    try:
+        response = await client.post("/v1/chat/completions", json=body(case))
+    except httpx.TimeoutException:
+        return Message("assistant", f"no answer within {PATIENCE_S:g} s")
     if response.status_code == 400 and response.json()["error"]["code"] == "context_length_exceeded":
         return Message("assistant", "the conversation is too long for this model")
     if response.status_code != 200:
@@ -282,7 +287,7 @@ async def judged(url: str, cases: Iterator[Case]) -> dict[str, Tally]:
                 got = said.text or json.dumps(said.calls, ensure_ascii=False)
                 tally.wrong.append(f"{asked!r}\n    wanted {wanted}\n    got    {got}")
 
-    async with httpx.AsyncClient(base_url=url, timeout=120) as client, asyncio.TaskGroup() as group:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client, asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
             group.create_task(work(client))
     return tallies

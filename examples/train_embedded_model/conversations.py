@@ -141,16 +141,16 @@ class _Talk:
         rng = self.rng
         can_call = bool(self.own or self.tools)
         turns: list[tuple[Callable[[], None], float]] = [
-            (self._greet, 5 if not self.messages else 2),
-            (self._identity, 1.2),
-            (self._capability, 3),
-            (self._no_tool, 7 if can_call else 12),
+            (self._greet, 7 if not self.messages else 3),
+            (self._identity, 2),
+            (self._capability, 4),
+            (self._no_tool, 10 if can_call else 12),
             (self._tell, 7),
             (self._recall, 24 if self.facts else 0),
             (self._single, 55 if can_call else 0),
-            (self._two, 12 if can_call else 0),
+            (self._two, 15 if can_call else 0),
             (self._one_for_several, 3 if self.tools else 0),
-            (self._two_rounds, 12 if can_call and not self.bare else 0),
+            (self._two_rounds, 15 if can_call and not self.bare else 0),
         ]
         rng.choices([turn for turn, _ in turns], [weight for _, weight in turns])[0]()
 
@@ -253,9 +253,9 @@ class _Talk:
         if self.bare:
             return
         chance = self.rng.random()
-        if chance < 0.08:
+        if chance < 0.1:
             self._fails(task)
-        elif chance < 0.13:
+        elif chance < 0.17:
             self._denied(task)
         else:
             self._results([task])

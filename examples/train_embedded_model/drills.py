@@ -1,9 +1,13 @@
 """Drills: the two things that everything else is made of, copying and choosing, with nothing else about them."""
 
 import random
-from typing import Any
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
 
 from train_embedded_model.conversations import NO_TOOL, Call, Conversation, Message
+from train_embedded_model.kinds import WORLD
 from train_embedded_model.pools import Pools
 
 _COPIED = (
@@ -36,25 +40,25 @@ def copying(rng: random.Random) -> Conversation:
 
 
 def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
-    """Tools described in any words, asked for by some of these words: only who finds them again can choose.
+    """Tools described in any words, asked for by some of these or by others that mean the same.
 
-    Some requests have words of no tool, and some those of two.
+    Only who finds the words again can choose. Some requests have words of no tool, and some those of two.
     """
     pools = Pools(rng, test=False)
-    words = iter(dict.fromkeys(word for _ in range(150) if (word := _word(pools)) not in _SMALL))
+    terms = _terms(pools, synonyms=rng.choice((0.0, 0.3, 0.7)))
     tools: list[_Tool] = []
-    prefix = rng.choice(("", "", f"{next(words)}__".replace(" ", "_")))
+    prefix = rng.choice(("", "", _as_name(next(terms)) + "__"))
     for _ in range(rng.choice([count for count in (2, 3, 4, 5, 6, 8, 10, 12) if count <= most_tools])):
-        described = [next(words) for _ in range(rng.choice((1, 2, 3, 4, 5, 6)))]
-        named = described if rng.random() < 0.3 else [next(words), next(words)]
-        name = prefix + "_".join(rng.sample(named, rng.choice((1, 2)) if len(named) > 1 else 1)).replace(" ", "_")
-        param = rng.choice((None, next(words).replace(" ", "_")))
+        described = [next(terms) for _ in range(rng.choice((1, 2, 3, 4, 5, 6)))]
+        named = described if rng.random() < 0.3 else [next(terms), next(terms)]
+        chosen = rng.sample(named, rng.choice((1, 2)) if len(named) > 1 else 1)
+        name = prefix + "_".join(map(_as_name, chosen))
+        param = rng.choice((None, _as_name(next(terms))))
         tools.append(_Tool(rng, name, described, param))
     messages: list[Message] = []
     for _ in range(rng.choice((6, 8, 10, 12))):
-        chosen = rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])
-        requests = [tool.request(pools) for tool in chosen]
-        texts = [text for text, _ in requests] or [_among(rng, [next(words)])]
+        requests = [tool.request(pools) for tool in rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])]
+        texts = [text for text, _ in requests] or [_among(rng, [next(terms).asked])]
         said = rng.choice((" and ", ", ", ". Then ", ", then ", " and also ")).join(texts)
         messages.append(Message("user", said[:1].upper() + said[1:] if rng.random() < 0.5 else said))
         calls = tuple(call for _, call in requests)
@@ -62,12 +66,37 @@ def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
     return Conversation("", tuple(tool.spec for tool in tools), tuple(messages))
 
 
+class _Term(NamedTuple):
+    """A word as a list has it and as a request says it: the same, or one that is used for it."""
+
+    listed: str
+    asked: str
+
+
+def _terms(pools: Pools, synonyms: float) -> Iterator[_Term]:
+    """Terms none of which says what another one does, as many as a drill can need."""
+    rng = pools.rng
+    groups = iter(rng.sample(_synonyms(), len(_synonyms())))
+    seen = {*_SMALL, *(word for group in _synonyms() for word in group)} if synonyms else set(_SMALL)
+    while True:
+        if rng.random() < synonyms and (group := next(groups, None)):
+            yield _Term(*rng.sample(group, 2))
+        elif (word := _word(pools)) not in seen:
+            seen.add(word)
+            yield _Term(word, word)
+
+
+@cache
+def _synonyms() -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, tomllib.loads((WORLD / "synonyms.toml").read_text())["groups"]))
+
+
 class _Tool:
     """A tool of any words, with one parameter or none."""
 
-    def __init__(self, rng: random.Random, name: str, described: list[str], param: str | None) -> None:
+    def __init__(self, rng: random.Random, name: str, described: list[_Term], param: str | None) -> None:
         self._name, self._described, self._param = name, described, param
-        self._description = _among(rng, described)
+        self._description = _among(rng, [term.listed for term in described])
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -83,7 +112,7 @@ class _Tool:
         """Some of its words, and the call that they mean."""
         rng = pools.rng
         most = min(3, len(self._described))
-        text = _among(rng, rng.sample(self._described, rng.randint(1, most)))
+        text = _among(rng, [term.asked for term in rng.sample(self._described, rng.randint(1, most))])
         if not self._param:
             return text, (self._name, {})
         value = pools.text(rng.choice(_COPIED))
@@ -93,6 +122,10 @@ class _Tool:
 
 def _word(pools: Pools) -> str:
     return pools.pick(pools.rng.choice(("word", "noun")))
+
+
+def _as_name(term: _Term) -> str:
+    return "".join(character if character.isalnum() else "_" for character in term.listed)
 
 
 def _among(rng: random.Random, words: list[str]) -> str:

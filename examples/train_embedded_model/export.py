@@ -53,7 +53,9 @@ def write_gguf(path: Path, weights: Weights, shape: dict[str, Any], tokenizer: d
     writer.add_head_count_kv(shape["kv_heads"])
     writer.add_layer_norm_rms_eps(shape["epsilon"])
     writer.add_rope_freq_base(shape["theta"])
-    writer.add_rope_dimension_count(shape["width"] // shape["heads"])
+    writer.add_key_length(shape["head_width"])
+    writer.add_value_length(shape["head_width"])
+    writer.add_rope_dimension_count(shape["head_width"])
     writer.add_vocab_size(shape["vocabulary"])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     _add_tokens(writer, tokenizer, shape["vocabulary"])
@@ -144,6 +146,7 @@ def _mlx_config(shape: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, A
         "num_hidden_layers": shape["layers"],
         "num_attention_heads": shape["heads"],
         "num_key_value_heads": shape["kv_heads"],
+        "head_dim": shape["head_width"],
         "intermediate_size": shape["hidden"],
         "vocab_size": shape["vocabulary"],
         "rms_norm_eps": shape["epsilon"],

@@ -15,7 +15,7 @@ from typing import Any
 from train_embedded_model.pools import Pools, Value, held_out
 
 WORLD = Path(__file__).parent / "world"
-_NO_KINDS = ("builtin", "talk")
+_NO_KINDS = ("builtin", "synonyms", "talk")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 

@@ -28,14 +28,16 @@ from train_embedded_model.ranks import Ranks, run_ranks
 from train_embedded_model.tokens import Encoder, train_tokenizer
 
 SHORT = 896
-"""Tokens of the longest conversation before long ones begin."""
+"""Tokens of the longest conversation of most pools: long ones cost twice as much time a token."""
+_LONG_EVERY = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on.
 
-    `longest`: tokens of a conversation; up to `long_from` of the run only those up to SHORT.
+    `longest`: tokens of a conversation. Most pools have only those up to SHORT; from `long_from` of the run on every
+    so many take all.
     """
 
     out: Path
@@ -45,9 +47,10 @@ class Plan:
     layers: int = 6
     heads: int = 6
     kv_heads: int = 2
+    head_width: int = 64
     hidden: int = 512
     longest: int = 4096
-    long_from: float = 0.86
+    long_from: float = 0.5
     batch_tokens: int = 4096
     matrix_rate: float = 0.012
     other_rate: float = 0.003
@@ -80,7 +83,8 @@ class Trainer:
         self.ranks.wait()
         self.plan = plan
         self.encoder = Encoder(tokenizer)
-        self.shape = Shape(self.encoder.vocabulary, plan.width, plan.layers, plan.heads, plan.kv_heads, plan.hidden)
+        sizes = (plan.width, plan.layers, plan.heads, plan.kv_heads, plan.head_width, plan.hidden)
+        self.shape = Shape(self.encoder.vocabulary, *sizes)
         self.network = Network(self.shape).to(plan.device)
         self.muon = Muon(self.network.matrices())
         self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
@@ -130,7 +134,8 @@ class Trainer:
         rows = Rows(self.encoder, plan.seed)
         done = False
         while not done:
-            longest = plan.longest if self.tokens >= plan.long_from * plan.tokens else min(plan.longest, SHORT)
+            long = self.tokens >= plan.long_from * plan.tokens and self.pool // self.ranks.count % _LONG_EVERY == 0
+            longest = plan.longest if long else min(plan.longest, SHORT)
             losses += [self._train(batch) for batch in self._pool(rows, longest)]
             self.pool += self.ranks.count
             done = self.ranks.total(self.stopped) > 0 or self.tokens >= plan.tokens
