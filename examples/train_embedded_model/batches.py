@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from train_embedded_model.conversations import Conversation, conversation, errands
 from train_embedded_model.drills import choosing, copying
+from train_embedded_model.pointers import Finder, Pointer
 from train_embedded_model.tokens import Encoder
 
 FIRST_WEIGHT = 4.0
@@ -27,15 +28,21 @@ class Row:
     ids: list[int]
     weights: list[float]
     """Of each token as a target; 0 where it is not to be said."""
+    pointers: list[Pointer]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """ids, targets: [rows, time]; weights alike, 0 where nothing is to be said."""
+    """ids, targets: [rows, time]; weights alike, 0 where nothing is to be said.
+
+    places: [rows, pointers], filled up with 0; sources: [rows, pointers, time], whether to look there.
+    """
 
     ids: NDArray[np.int64]
     targets: NDArray[np.int64]
     weights: NDArray[np.float32]
+    places: NDArray[np.int64]
+    sources: NDArray[np.bool_]
 
 
 class Weigher:
@@ -43,7 +50,8 @@ class Weigher:
 
     def __init__(self, encoder: Encoder) -> None:
         find = encoder.tokenizer.token_to_id
-        self._before_name = find('{"name": "')
+        self._finder = Finder(encoder)
+        self._before_name, self._after_name = find('{"name": "'), find('", "arguments": ')
         self._before_choice = {find(text) for text in ('{"', '": "', '", "', '": ', ', "')}
         self._underscore, self._blank = find("_"), find("Ġ")
         self._operators = {find(sign) for sign in "+-*/%"}
@@ -51,16 +59,18 @@ class Weigher:
     def row(self, ids: list[int], trained: list[bool]) -> Row:
         """Weights of a conversation's tokens."""
         weights = [0.0] * len(ids)
+        names = False
         for place, said in enumerate(trained):
             if said:
                 before = ids[place - 1]
-                if before == self._before_name or before == self._underscore == ids[place - 2]:
+                names = before == self._before_name or (names and ids[place] != self._after_name)
+                if names and before in (self._before_name, self._underscore):
                     weights[place] = NAME_WEIGHT
                 else:
                     operator = before == self._blank and ids[place] in self._operators
                     chooses = operator or not trained[place - 1] or before in self._before_choice
                     weights[place] = FIRST_WEIGHT if chooses else 1.0
-        return Row(ids, weights)
+        return Row(ids, weights, list(self._finder.pointers(ids, trained)))
 
 
 class Rows:
@@ -105,7 +115,7 @@ def batches(made: list[Row], tokens: int) -> list[Batch]:
         chosen = ordered[-count:]
         del ordered[-count:]
         # Filled up with empty rows, to be of a known shape.
-        found.append(_batch([*chosen, *[Row([0], [0.0])] * (count - len(chosen))], time))
+        found.append(_batch([*chosen, *[Row([0], [0.0], [])] * (count - len(chosen))], time))
     return found
 
 
@@ -113,9 +123,15 @@ def _batch(chosen: list[Row], time: int) -> Batch:
     ids = np.zeros((len(chosen), time), np.int64)
     targets = np.zeros((len(chosen), time), np.int64)
     weights = np.zeros((len(chosen), time), np.float32)
+    most = max([1, *(len(row.pointers) for row in chosen)])
+    places = np.zeros((len(chosen), most), np.int64)
+    sources = np.zeros((len(chosen), most, time), np.bool_)
     for place, row in enumerate(chosen):
         size = len(row.ids) - 1
         ids[place, :size] = row.ids[:-1]
         targets[place, :size] = row.ids[1:]
         weights[place, :size] = row.weights[1:]
-    return Batch(ids, targets, weights)
+        for number, pointer in enumerate(row.pointers):
+            places[place, number] = pointer.place
+            sources[place, number, pointer.sources] = True
+    return Batch(ids, targets, weights, places, sources)

@@ -115,7 +115,12 @@ class _Talk:
 
     def _more_tools(self, count: int) -> list[dict[str, Any]]:
         rng = self.rng
-        chosen = rng.sample(world.kinds(test=self.test), min(count, len(world.kinds(test=self.test))))
+        known = world.kinds(test=self.test)
+        if not self.test and rng.random() < 0.4:
+            # As a real server's: all of one subject, so that fine differences count.
+            subject = rng.choice(known).subject
+            known = tuple(kind for kind in known if kind.subject == subject)
+        chosen = rng.sample(known, min(count, len(known)))
         prefixes = self._prefixes()
         for kind in map(self._perhaps_reworded, chosen):
             taken = [tool.name for tool in self.tools]
@@ -133,7 +138,8 @@ class _Talk:
             return [""]
         count = rng.choice((1, 1, 2, 3))
         labels = [self.pools.pick(rng.choice(("noun", "word", "tag"))).replace(" ", "_") for _ in range(count)]
-        return [f"{label}__" for label in labels]
+        # Some servers begin the names of their tools with their own, too.
+        return [f"{label}__" + (f"{label}_" if rng.random() < 0.2 else "") for label in labels]
 
     # The turns
 

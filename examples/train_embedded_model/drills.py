@@ -47,7 +47,8 @@ def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
     pools = Pools(rng, test=False)
     terms = _terms(pools, synonyms=rng.choice((0.0, 0.3, 0.7)))
     tools: list[_Tool] = []
-    prefix = rng.choice(("", "", _as_name(next(terms)) + "__"))
+    label = _as_name(next(terms))
+    prefix = rng.choice(("", "", f"{label}__", f"{label}__{label}_"))
     for _ in range(rng.choice([count for count in (2, 3, 4, 5, 6, 8, 10, 12) if count <= most_tools])):
         described = [next(terms) for _ in range(rng.choice((1, 2, 3, 4, 5, 6)))]
         named = described if rng.random() < 0.3 else [next(terms), next(terms)]

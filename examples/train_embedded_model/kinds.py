@@ -4,6 +4,7 @@ A kind in `world/*.toml` says what a tool may be called, how it may be described
 in eight is for the evaluation alone: no name, parameter or phrasing of it is ever trained on.
 """
 
+import random
 import re
 import tomllib
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ class Kind:
     """What a tool may be like."""
 
     id: str
+    subject: str
     names: tuple[str, ...]
     descriptions: tuple[str, ...]
     asks: tuple[Ask, ...]
@@ -93,11 +95,11 @@ def all_kinds() -> tuple[Kind, ...]:
     found = []
     for path in sorted(WORLD.glob("*.toml")):
         if not path.name.startswith(_NO_KINDS):
-            found += [_kind(entry) for entry in tomllib.loads(path.read_text())["tool"]]
+            found += [_kind(path.stem, entry) for entry in tomllib.loads(path.read_text())["tool"]]
     return tuple(found)
 
 
-def _kind(entry: dict[str, Any]) -> Kind:
+def _kind(subject: str, entry: dict[str, Any]) -> Kind:
     params = tuple(
         Param(
             key,
@@ -113,6 +115,7 @@ def _kind(entry: dict[str, Any]) -> Kind:
     asks = tuple(Ask(a, {}) if isinstance(a, str) else Ask(a["text"], a.get("set", {})) for a in entry["asks"])
     return Kind(
         entry["names"][0],
+        subject,
         tuple(entry["names"]),
         tuple(entry["descriptions"]),
         asks,
@@ -131,7 +134,7 @@ def make_tool(pools: Pools, kind: Kind, prefix: str, taken: Sequence[str]) -> To
     name = prefix + _styled(base, style)
     while name in taken:
         name = prefix + _styled(f"{base}_{pools.made_word()}", style)
-    description = rng.choice(kind.descriptions)
+    description = _long(rng, kind) if rng.random() < 0.1 else rng.choice(kind.descriptions)
     described = rng.random() < 0.6
     param_style = "camel" if style == "camel" and rng.random() < 0.6 else "snake"
     order = list(kind.params)
@@ -154,6 +157,27 @@ def make_tool(pools: Pools, kind: Kind, prefix: str, taken: Sequence[str]) -> To
         inner = {param.key: holder for param in order[first:]}
     schema = _object(order, names, schemas, inner)
     return Tool(kind, name, description, schema, names, tuple(p.key for p in order), inner)
+
+
+def _long(rng: random.Random, kind: Kind) -> str:
+    """A description of several sentences, as many real ones are: what it does in other words, and what to mind."""
+    said = rng.sample(kind.descriptions, min(len(kind.descriptions), rng.choice((1, 2, 2, 3))))
+    said += rng.sample(_REMARKS, rng.choice((1, 1, 2, 3)))
+    return " ".join(sentence if sentence.endswith((".", "!", "?")) else f"{sentence}." for sentence in said)
+
+
+_REMARKS = (
+    "Use it when the user asks for this.", "Use with caution.", "Does not change anything.", "Read-only.",
+    "Fails if it does not exist.", "Returns an error message if that is not possible.", "Results come as JSON.",
+    "The answer is plain text.", "Handles various encodings.", "This is more efficient than doing it one by one.",
+    "Only works within what the server may access.", "Needs permission.", "Prefer this over the older variant.",
+    "DEPRECATED: there is a newer tool for this.", "Perfect for a quick overview.", "Supports paging by a cursor.",
+    "Results are limited to 100.", "Each result has a name and a type.", "If it exists already, nothing happens.",
+    "Essential for understanding what there is.", "Can be called several times.", "May take some seconds.",
+    "Names are case-sensitive.", "Ask the user first if anything is unclear.", "Do not use it for anything else.",
+    "Returns detailed information.", "Both simple and nested ones are supported.", "The first match wins.",
+    "Values must be absolute.", "Without options it takes the defaults.",
+)  # fmt: skip
 
 
 def _object(

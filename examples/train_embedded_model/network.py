@@ -75,13 +75,28 @@ class Block(nn.Module):
         k = self.k(y).view(batch, time, shape.kv_heads, shape.head_width).transpose(1, 2)
         v = self.v(y).view(batch, time, shape.kv_heads, shape.head_width).transpose(1, 2)
         cos, sin = cos.to(q.dtype), sin.to(q.dtype)
-        q = q * cos + _turned(q) * sin
-        k = k * cos + _turned(k) * sin
+        q, k = _placed(q, cos, sin), _placed(k, cos, sin)
         attended = attention(q, k, v)
         x = x + self.o(attended.transpose(1, 2).reshape(batch, time, -1))
         y = self.feed_norm(x)
         fed: Tensor = x + self.down(functional.silu(self.gate(y)) * self.up(y))
         return fed
+
+    def looks(self, x: Tensor, cos: Tensor, sin: Tensor, head: int, places: Tensor) -> Tensor:
+        """Where a head looks from some places: logarithms of its shares, [batch, places, time].
+
+        x: [batch, time, width], as for `forward`; places: [batch, places].
+        """
+        shape, wide = self.shape, self.shape.head_width
+        shared = head // (shape.heads // shape.kv_heads)
+        y = self.attention_norm(x)
+        asking = y.gather(1, places[..., None].expand(-1, -1, shape.width))
+        q = functional.linear(asking, self.q.weight[head * wide : (head + 1) * wide])
+        k = functional.linear(y, self.k.weight[shared * wide : (shared + 1) * wide])
+        q = _placed(q, cos[places].to(q.dtype), sin[places].to(q.dtype))
+        scores = (q @ _placed(k, cos.to(k.dtype), sin.to(k.dtype)).mT).float() * wide**-0.5
+        ahead = torch.arange(x.shape[1], device=x.device) > places[..., None]
+        return scores.masked_fill(ahead, float("-inf")).log_softmax(-1)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -130,14 +145,26 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, 0, deviation)
         nn.init.normal_(self.embedding.weight, 0, 0.03)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids: [batch, time] to hidden states [batch, time, width]."""
+    def forward(self, ids: Tensor, inputs: list[Tensor] | None = None) -> Tensor:
+        """ids: [batch, time] to hidden states [batch, time, width]. `inputs` gets what every block was given."""
         time = ids.shape[1]
         x = self.embedding(ids)
         for block in self.blocks:
+            if inputs is not None:
+                inputs.append(x)
             x = block(x, self.cos[:time], self.sin[:time])
         states: Tensor = self.norm(x)
         return states
+
+    def looks(self, inputs: list[Tensor], places: Tensor) -> list[Tensor]:
+        """Where the heads that copy look, one in each of the last two blocks: [batch, places, time] of logarithms."""
+        time = inputs[0].shape[1]
+        heads = (self.shape.heads // 2, self.shape.heads - 1)
+        found: list[Tensor] = []
+        for block, x, head in zip(self.blocks[-2:], inputs[-2:], heads, strict=False):
+            assert isinstance(block, Block)
+            found.append(block.looks(x, self.cos[:time], self.sin[:time], head, places))
+        return found
 
     def logits(self, states: Tensor) -> Tensor:
         """Hidden states [..., width] to logits [..., vocabulary]."""
@@ -157,6 +184,11 @@ def _rotary(shape: Shape) -> tuple[Tensor, Tensor]:
     angles = torch.outer(torch.arange(shape.context).float(), inverse)
     both = torch.cat([angles, angles], -1)
     return both.cos(), both.sin()
+
+
+def _placed(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turned by the position."""
+    return x * cos + _turned(x) * sin
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 from train_embedded_model.batches import Batch, Rows, batches
 from train_embedded_model.conversations import Conversation, conversation
@@ -30,6 +31,8 @@ from train_embedded_model.tokens import Encoder, train_tokenizer
 SHORT = 896
 """Tokens of the longest conversation of most pools: long ones cost twice as much time a token."""
 _LONG_EVERY = 16
+LOOKING_WEIGHT = 0.3
+"""Of the loss of heads that do not look where a name or a value stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Trainer:
         """Train until the plan's tokens are used up, or until `stop`; then write a checkpoint."""
         plan = self.plan
         seen = {split: evaluation_set(self.encoder, split, plan.evaluation_talks) for split in ("fresh", "held out")}
-        losses: list[float] = []
+        losses: list[tuple[float, float]] = []
         saved = began = time.monotonic()
         begun = self.tokens
         rows = Rows(self.encoder, plan.seed)
@@ -141,7 +144,8 @@ class Trainer:
             done = self.ranks.total(self.stopped) > 0 or self.tokens >= plan.tokens
             if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
-                self._log(loss=round(float(np.mean(losses)), 4), speed=round(speed))
+                loss, missed = np.mean(losses, 0).round(4).tolist()
+                self._log(loss=loss, missed=missed, speed=round(speed))
                 losses.clear()
             if self.ranks.first and (done or time.monotonic() - saved > plan.every_s):
                 self.save()
@@ -160,7 +164,7 @@ class Trainer:
         """End after the pool that is being trained on."""
         self.stopped = True
 
-    def _train(self, batch: Batch) -> float:
+    def _train(self, batch: Batch) -> tuple[float, float]:
         plan = self.plan
         fall = max(0.0, 1 - self.tokens / plan.tokens)
         scale = min(1.0, (self.step + 1) / plan.warm_steps) * max(0.02, fall)
@@ -169,11 +173,14 @@ class Trainer:
         said = weights.nonzero().squeeze(1)
         targets = torch.from_numpy(batch.targets).reshape(-1)[said].to(plan.device)
         with torch.autocast(plan.device, torch.bfloat16):
-            states = self.network(ids).reshape(-1, self.shape.width).index_select(0, said.to(plan.device))
+            inputs: list[Tensor] = []
+            states = self.network(ids, inputs).reshape(-1, self.shape.width).index_select(0, said.to(plan.device))
             logits = self.network.logits(states)
+            looks = self.network.looks(inputs, torch.from_numpy(batch.places).to(plan.device))
         losses = functional.cross_entropy(logits.float(), targets, reduction="none")
         weight = weights[said].to(plan.device)
-        torch.autograd.backward((losses * weight).sum() / weight.sum())
+        missed = _missed(looks, torch.from_numpy(batch.sources).to(plan.device))
+        torch.autograd.backward((losses * weight).sum() / weight.sum() + LOOKING_WEIGHT * missed)
         self.ranks.average([p.grad for p in self.network.parameters() if p.grad is not None])
         torch.nn.utils.clip_grad_norm_(self.network.others(), 1.0)
         self.muon.step(plan.matrix_rate * scale)
@@ -183,7 +190,7 @@ class Trainer:
         self.network.zero_grad(set_to_none=True)
         self.step += 1
         self.tokens += self.ranks.total(batch.ids.size)
-        return float(losses.detach().mean())
+        return float(losses.detach().mean()), float(missed.detach())
 
     def exact(self, talks: Sequence["Talk"]) -> dict[str, str]:
         """The share of assistant messages that are right to the last token, by ability, all before them given."""
@@ -206,6 +213,13 @@ class Trainer:
         print(json.dumps(line), flush=True)
         with (self.plan.out / "log.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+
+def _missed(looks: list[Tensor], sources: Tensor) -> Tensor:
+    """How far heads look elsewhere than at their sources: the mean of the negative logarithms of the shares there."""
+    points = sources.any(-1)
+    shares = [look.masked_fill(~sources, float("-inf"))[points].logsumexp(-1) for look in looks]
+    return -torch.cat(shares).mean() if points.any() else torch.zeros((), device=sources.device)
 
 
 @dataclass(frozen=True, slots=True)
