@@ -96,7 +96,8 @@ class Block(nn.Module):
         q = _placed(q, cos[places].to(q.dtype), sin[places].to(q.dtype))
         scores = (q @ _placed(k, cos.to(k.dtype), sin.to(k.dtype)).mT).float() * wide**-0.5
         ahead = torch.arange(x.shape[1], device=x.device) > places[..., None]
-        return scores.masked_fill(ahead, float("-inf")).log_softmax(-1)
+        shares: Tensor = scores.masked_fill(ahead, float("-inf")).log_softmax(-1)
+        return shares
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
