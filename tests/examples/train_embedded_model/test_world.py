@@ -4,6 +4,7 @@ import json
 import random
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 from train_embedded_model.conversations import Conversation, conversation
-from train_embedded_model.kinds import Kind, all_kinds, kinds
+from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds
 from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import POOLS, Pools
 from train_embedded_model.rewording import reworded
@@ -42,6 +43,13 @@ def test_every_pool_that_a_kind_or_fact_names_is_there() -> None:
         fact["value"] for fact in table("talk")["fact"]
     }
     assert named <= POOLS | {"enum", "bool"}
+
+
+def test_no_word_is_used_for_two_others_that_mean_different_things() -> None:
+    groups = tomllib.loads((WORLD / "synonyms.toml").read_text())["groups"]
+    words = [word for group in groups for word in group]
+    assert all(len(group) >= 2 for group in groups)
+    assert len(words) == len(set(words))
 
 
 @pytest.mark.parametrize("pool", ["word", "first_name", "sentence", "company"])
