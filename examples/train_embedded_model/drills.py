@@ -54,8 +54,8 @@ def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
         named = described if rng.random() < 0.3 else [next(terms), next(terms)]
         chosen = rng.sample(named, rng.choice((1, 2)) if len(named) > 1 else 1)
         name = prefix + "_".join(map(_as_name, chosen))
-        param = rng.choice((None, _as_name(next(terms))))
-        tools.append(_Tool(rng, name, described, param))
+        params = [next(terms) for _ in range(rng.choices((0, 1, 2, 3), (35, 35, 20, 10))[0])]
+        tools.append(_Tool(rng, name, described, params))
     messages: list[Message] = []
     for _ in range(rng.choice((6, 8, 10, 12))):
         requests = [tool.request(pools) for tool in rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])]
@@ -93,16 +93,16 @@ def _synonyms() -> tuple[tuple[str, ...], ...]:
 
 
 class _Tool:
-    """A tool of any words, with one parameter or none."""
+    """A tool of any words, with up to three parameters."""
 
-    def __init__(self, rng: random.Random, name: str, described: list[_Term], param: str | None) -> None:
-        self._name, self._described, self._param = name, described, param
+    def __init__(self, rng: random.Random, name: str, described: list[_Term], params: list[_Term]) -> None:
+        self._name, self._described, self._params = name, described, params
         self._description = _among(rng, [term.listed for term in described])
 
     @property
     def spec(self) -> dict[str, Any]:
         """As a request lists it."""
-        properties = {self._param: {"type": "string"}} if self._param else {}
+        properties = {_as_name(param): {"type": "string"} for param in self._params}
         schema = {"type": "object", "properties": properties, "required": list(properties)}
         return {
             "type": "function",
@@ -114,11 +114,23 @@ class _Tool:
         rng = pools.rng
         most = min(3, len(self._described))
         text = _among(rng, [term.asked for term in rng.sample(self._described, rng.randint(1, most))])
-        if not self._param:
-            return text, (self._name, {})
-        value = pools.text(rng.choice(_COPIED))
-        form = rng.choice(("{text} {value}", "{text}: {value}", "{text} {param} {value}", "{value} {text}"))
-        return form.format(text=text, value=value, param=self._param), (self._name, {self._param: value})
+        values = {param: pools.text(rng.choice(_COPIED)) for param in self._params}
+        call = (self._name, {_as_name(param): value for param, value in values.items()})
+        if not values:
+            return text, call
+        forms = [
+            "{param} {value}",
+            "{param}: {value}",
+            "{param} = {value}",
+            "{value} as {param}",
+            "the {param} is {value}",
+        ]
+        # What a single one is for goes without saying.
+        form = rng.choice(forms + ["{value}"] * 5 if len(values) == 1 else forms)
+        given = [form.format(param=param.asked, value=value) for param, value in values.items()]
+        rng.shuffle(given)
+        told = rng.choice((", ", " and ", "; ")).join(given)
+        return rng.choice((f"{text} {told}", f"{text}: {told}", f"{told} - {text}")), call
 
 
 def _word(pools: Pools) -> str:
