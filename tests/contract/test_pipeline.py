@@ -15,6 +15,8 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.sessions.items import UserItem
+from tests.embedded import gguf_file, mlx_folder
+from tests.pipelines.full_weights import full_gguf
 
 SLOTS, CELLS, BATCH = 6, 768, 256
 PROMPTS = (
@@ -24,7 +26,9 @@ PROMPTS = (
     "Tell me something about the sea, in two sentences.",
 )
 GREEDY = Sampling()
-NEAR = 1e-2  # real models: two ways to the same logits differ by rounding
+NEAR = 4e-2
+"""Two ways to the same logits of a real model differ by rounding: by 0.02 in F32, with a cache in F16. One wrong token
+in a slot moves them by 0.3 and more."""
 
 SCRIPT = f"""
 slots = {SLOTS}
@@ -46,7 +50,9 @@ def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     else:
         if request.param == "llama_cpp":
             pytest.importorskip("llama_cpp")
-            model = "embedded:gguf"
+            # Of full precision: one of Q8_0 rounds by up to 0.5 differently for other shapes of a batch.
+            folder = tmp_path_factory.mktemp("full")
+            model = str(full_gguf(gguf_file(), mlx_folder(), folder / "full.gguf"))
         else:
             script = tmp_path_factory.mktemp("script") / "script.toml"
             script.write_text(SCRIPT)
