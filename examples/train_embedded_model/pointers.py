@@ -1,7 +1,7 @@
 """Where a call's name and values were copied from.
 
-Most of a call is copied: its name from the list of tools, its values from what was said. A head that looks there is
-what the model needs, and to be told the place teaches it sooner than to be told the token alone.
+Most of a call is copied: its name from the list of tools, its values from what was said. The model needs a head that
+looks there, and is told the place besides the token.
 """
 
 from collections.abc import Iterator
