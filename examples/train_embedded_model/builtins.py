@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from train_embedded_model.phrases import phrases
+from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import Pools
 from train_embedded_model.zones import ZONES
 
@@ -90,6 +90,9 @@ class Builtins:
             return str(rng.randint(1000, 99999))
         if kind < 0.87:
             return f"{rng.randint(1000, 9_999_999):,}"
+        if kind < 0.9:
+            known: str = rng.choice(tuple(table("builtin")["words"]))
+            return known
         return f"{rng.uniform(0, 200):.{rng.choice((1, 1, 2, 3))}f}"
 
     def _expression(self) -> tuple[str, str]:
@@ -118,18 +121,34 @@ class Builtins:
             made = f"-{a}{op()}{b}"
         else:
             made = rng.choice(
-                (f"sqrt({a})", f"abs({a}{op()}{b})", f"min({a}, {b})", f"max({a}, {b})", f"round({a}{op()}{b})")
-            )
+                (f"sqrt({a})", f"abs({a}{op()}{b})", f"min({a}, {b})", f"max({a}, {b})", f"round({a}{op()}{b})",
+                 f"sqrt({a}){op()}{b}", f"{a}{op()}sqrt({b})", f"max({a}, {b}, {c})", f"min({a}, {b}, {c}, {d})",
+                 f"round({a}{op()}{b}, {rng.randint(1, 4)})", f"abs(-{a}{op()}{b})")
+            )  # fmt: skip
         return self.say("calculator", "expression", e=made), made
 
     def _sum(self) -> tuple[str, str]:
-        name = self.rng.choice(tuple(_SUMS))
-        a, b, c = (self._number() for _ in range(3))
+        rng = self.rng
+        # What people ask most has the most phrasings.
+        names = tuple(_SUMS)
+        counts = [len(phrases("builtin", "calculator", name, test=False)) for name in names]
+        name = rng.choices(names, [count**0.7 for count in counts])[0]
+        values = {place: self._number() for place in "abcde"}
         if name in ("power", "cube", "square"):
-            a = str(self.rng.randint(0, 99)) if self.rng.random() < 0.8 else a
-            b = str(self.rng.randint(0, 12))
-        form = _SUMS[name]
-        return self.say("calculator", name, **dict(zip("abc", (a, b, c), strict=True))), form.format(a=a, b=b, c=c)
+            values["a"] = str(rng.randint(0, 99)) if rng.random() < 0.8 else values["a"]
+            values["b"] = str(rng.randint(0, 12))
+        elif name in ("percent", "discount", "raised") and rng.random() < 0.8:
+            values["a" if name == "percent" else "b"] = rng.choice(
+                (str(rng.randint(1, 99)), f"{rng.uniform(1, 30):.1f}")
+            )
+        values |= {"x": f"{rng.uniform(0, 1000):.{rng.choice((1, 2, 3, 4, 5, 6))}f}", "n": str(rng.randint(1, 4))}
+        words = {place: self._in_words(value) for place, value in values.items()}
+        return self.say("calculator", name, **words), _SUMS[name].format(**values)
+
+    def _in_words(self, number: str) -> str:
+        """The number, now and then as a word: twenty for 20."""
+        words: list[str] = table("builtin")["words"].get(number, [])
+        return self.rng.choice(words) if words and self.rng.random() < 0.3 else number
 
     # The clock
 
@@ -165,10 +184,15 @@ class Builtins:
         """A time here as a time there."""
         rng = self.rng
         a, b = rng.sample(tuple(ZONES), 2)
+        if rng.random() < 0.12:
+            a, b = rng.sample((rng.choice(("UTC", "UTC", "GMT")), b), 2)
+        elif rng.random() < 0.1:
+            a, b = (ZONES[city] if rng.random() < 0.7 else city for city in (a, b))
         time = self.pools.text("time")
-        when = _moment(rng).astimezone(ZoneInfo(ZONES[a])).replace(hour=int(time[:2]), minute=int(time[3:]))
-        result = f"{when.astimezone(ZoneInfo(ZONES[b])):%H:%M}"
-        arguments = {"time": time, "from_timezone": ZONES[a], "to_timezone": ZONES[b]}
+        here, there = ZONES.get(a, a), ZONES.get(b, b)
+        when = _moment(rng).astimezone(ZoneInfo(here)).replace(hour=int(time[:2]), minute=int(time[3:]))
+        result = f"{when.astimezone(ZoneInfo(there)):%H:%M}"
+        arguments = {"time": time, "from_timezone": here, "to_timezone": there}
         text = self.say("clock", "convert", time=time, a=a, b=b)
         return Task(text, ("clock__convert", arguments), result, f"{time} in {a} is {result} in {b}.", "clock")
 
@@ -240,6 +264,24 @@ _SUMS = {
     "average": "({a} + {b}) / 2", "average3": "({a} + {b} + {c}) / 3", "sum3": "{a} + {b} + {c}",
     "product3": "{a} * {b} * {c}", "plus_times": "({a} + {b}) * {c}", "times_plus": "{a} * {b} + {c}",
     "minus_times": "({a} - {b}) * {c}", "times_minus": "{a} * {b} - {c}", "plus_divide": "({a} + {b}) / {c}",
+    # As people put them
+    "discount": "{a} * (1 - {b} / 100)", "raised": "{a} * (1 + {b} / 100)", "share": "{a} / {b} * 100",
+    "shared": "{a} / {b}", "each": "{a} * {b}", "proportion": "{b} * {c} / {a}",
+    "two_products": "{a} * {b} + {c} * {d}",
+    "change": "{a} - {b} * {c}", "sum_over": "({a} + {b}) / {c}", "perimeter": "2 * ({a} + {b})",
+    "difference": "abs({a} - {b})", "sum4": "{a} + {b} + {c} + {d}", "sum5": "{a} + {b} + {c} + {d} + {e}",
+    "average4": "({a} + {b} + {c} + {d}) / 4", "largest3": "max({a}, {b}, {c})", "largest4": "max({a}, {b}, {c}, {d})",
+    "smallest3": "min({a}, {b}, {c})", "smallest4": "min({a}, {b}, {c}, {d})", "round": "round({x}, {n})",
+    "round_whole": "round({x})", "root_plus": "sqrt({a}) + {b}", "square_plus": "{a} ** 2 + {b}",
+    "two_squares": "{a} ** 2 + {b} ** 2", "negative_plus": "-{a} + {b}", "negative_times": "-{a} * {b}",
+    "negative_minus": "-{a} - {b}", "minus_negative": "{a} - -{b}",
+    # Parts, multiples and units
+    "third": "{a} / 3", "quarter": "{a} / 4", "triple": "{a} * 3", "tenfold": "{a} * 10", "hundredth": "{a} / 100",
+    "dozens": "{a} * 12", "months_of_years": "{a} * 12", "years_of_months": "{a} / 12", "days_of_weeks": "{a} * 7",
+    "weeks_of_days": "{a} / 7", "hours_of_days": "{a} * 24", "minutes_of_hours": "{a} * 60",
+    "hours_of_minutes": "{a} / 60", "seconds_of_minutes": "{a} * 60", "seconds_of_hours": "{a} * 60 * 60",
+    "minutes_of_days": "{a} * 24 * 60", "seconds_of_days": "{a} * 24 * 60 * 60", "weeks_of_years": "{a} * 52",
+    "thousands": "{a} * 1000", "thousandths": "{a} / 1000", "hundreds": "{a} * 100",
 }  # fmt: skip
 """What is said in words, and the expression that it means."""
 

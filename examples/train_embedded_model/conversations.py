@@ -52,7 +52,7 @@ def errands(rng: random.Random) -> Conversation:
 
     A list is read once for all of them, so that a token of these teaches several times as much about choosing.
     """
-    return _Talk(rng, test=False, most_tools=12, bare=True).whole(rng.choice((5, 7, 9, 12)))
+    return _Talk(rng, test=False, most_tools=12, bare=True).whole(rng.choice((3, 4, 5, 6, 8)))
 
 
 @dataclass(slots=True)

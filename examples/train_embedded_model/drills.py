@@ -57,7 +57,7 @@ def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
         params = [next(terms) for _ in range(rng.choices((0, 1, 2, 3), (35, 35, 20, 10))[0])]
         tools.append(_Tool(rng, name, described, params))
     messages: list[Message] = []
-    for _ in range(rng.choice((6, 8, 10, 12))):
+    for _ in range(rng.choice((3, 4, 5, 6, 8))):
         requests = [tool.request(pools) for tool in rng.sample(tools, rng.choices((0, 1, 2), (12, 70, 18))[0])]
         texts = [text for text, _ in requests] or [_among(rng, [next(terms).asked])]
         said = rng.choice((" and ", ", ", ". Then ", ", then ", " and also ")).join(texts)

@@ -2,7 +2,8 @@
 
 `chat_template.jinja` is the same in the language that servers know; a test holds that both agree. Tools are listed in
 a short form: a description, then the name, and a line for each parameter. The name can gather what was said before it,
-and a call copies name and parameters in one go. Calls and results are in the Hermes format.
+and a call copies name and parameters in one go. After every request stand the names again: only what comes after a
+request can hold the two against each other. Calls and results are in the Hermes format.
 """
 
 import json
@@ -40,21 +41,22 @@ def pieces(talk: Conversation) -> list[Piece]:
                 made += _tool(tool["function"])
             made.append(Piece("</tools>"))
         made.append(Piece("<|im_end|>\n"))
+    names = [tool["function"]["name"] for tool in talk.tools]
     before: Message | None = None
     for message in talk.messages:
         if before is not None and before.role == "tool" and message.role != "tool":
             made.append(Piece("<|im_end|>\n"))
-        made += _message(message, follows_result=before is not None and before.role == "tool")
+        made += _message(message, names, follows_result=before is not None and before.role == "tool")
         before = message
     if before is not None and before.role == "tool":
         made.append(Piece("<|im_end|>\n"))
     return made
 
 
-def _message(message: Message, *, follows_result: bool) -> list[Piece]:
+def _message(message: Message, names: list[str], *, follows_result: bool) -> list[Piece]:
     match message.role:
         case "user":
-            return [Piece("<|im_start|>user\n"), Piece(message.text), Piece("<|im_end|>\n")]
+            return [Piece("<|im_start|>user\n"), Piece(message.text), *_again(names), Piece("<|im_end|>\n")]
         case "tool":
             begin = "" if follows_result else "<|im_start|>user"
             return [Piece(f"{begin}\n<tool_response>\n"), Piece(message.text), Piece("\n</tool_response>")]
@@ -62,6 +64,13 @@ def _message(message: Message, *, follows_result: bool) -> list[Piece]:
             said = [message.text] if message.text else []
             said += [to_text(call) for call in message.calls]
             return [Piece("<|im_start|>assistant\n"), Piece("\n".join(said) + "<|im_end|>", True), Piece("\n")]
+
+
+def _again(names: list[str]) -> list[Piece]:
+    if not names:
+        return []
+    listed = [piece for name in names for piece in (Piece(name), Piece("\n"))]
+    return [Piece("\n<tools>\n"), *listed, Piece("</tools>")]
 
 
 def _tool(function: dict[str, Any]) -> list[Piece]:

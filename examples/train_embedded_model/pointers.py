@@ -1,4 +1,4 @@
-"""Where a call's name and values were copied from.
+"""Where a call's name and values were copied from, and which tool a request asks for.
 
 Most of a call is copied: its name from the list of tools, its values from what was said. The model needs a head that
 looks there, and is told the place besides the token.
@@ -18,7 +18,8 @@ class Pointer(NamedTuple):
     """`place`: of the token before one that is copied. `sources`: where that one stands already.
 
     A pointer stands for the first token of what is copied, and in a name for those after an underscore: many tools of a
-    list begin alike.
+    list begin alike. And one stands at the end of every request: it looks at the names of the tools that will be
+    called, and at the end of the list where none will be.
     """
 
     place: int
@@ -32,31 +33,49 @@ class Finder:
         find = encoder.tokenizer.token_to_id
         self._name, self._values = find('{"name": "'), {find('": "'), find('": ')}
         self._ends = {find(text) for text in (*MACROS, '"', "}", "]") if text[0] in '",}]'}
-        self._newline, self._underscore, self._listed = find("Ċ"), find("_"), find("</tools>")
+        self._newline, self._underscore = find("Ċ"), find("_")
+        self._begin, self._end = find("<tools>") or 0, find("</tools>") or 0
 
     def pointers(self, ids: list[int], trained: list[bool]) -> Iterator[Pointer]:
         """Those of all calls; `trained`: which tokens the model is to say."""
-        listed = ids.index(self._listed) if self._listed in ids else 0
+        listed = ids.index(self._end) if self._end in ids else 0
         places: dict[int, list[int]] = {}
-        known = 0
+        known = begin = end = 0
         for place in range(1, len(ids)):
             if not trained[place]:
                 continue
             if not trained[place - 1]:
                 for earlier in range(known, place):
                     places.setdefault(ids[earlier], []).append(earlier)
+                if places.get(self._end, [0])[-1] > max(known, listed):
+                    begin, end = places[self._begin][-1], places[self._end][-1]
+                    yield Pointer(place - 1, self._called(ids, trained, place, range(begin, end)) or [end])
                 known = place
             before = ids[place - 1]
             if before == self._name or before in self._values:
                 copied = self._until_end(ids, place)
-                there = [p for p in places.get(ids[place], ()) if ids[p : p + len(copied)] == copied]
                 if before == self._name:
-                    found = [p for p in there if p < listed and ids[p + len(copied)] == self._newline]
+                    found = self._in_list(ids, copied, range(begin, end))
                 else:
+                    there = [p for p in places.get(ids[place], ()) if ids[p : p + len(copied)] == copied]
                     found = [p for p in there if p > listed] or there
                 for step in range(len(copied) if 0 < len(found) <= _MOST_SOURCES else 0):
                     if step == 0 or (before == self._name and copied[step - 1] == self._underscore):
                         yield Pointer(place - 1 + step, [source + step for source in found])
+
+    def _called(self, ids: list[int], trained: list[bool], place: int, names: range) -> list[int]:
+        """Where the names of a message's calls begin in a list."""
+        found: list[int] = []
+        while place < len(ids) and trained[place]:
+            if ids[place - 1] == self._name:
+                found += self._in_list(ids, self._until_end(ids, place), names)
+            place += 1
+        return list(dict.fromkeys(found))
+
+    def _in_list(self, ids: list[int], name: list[int], names: range) -> list[int]:
+        """Where a line of a list is the name."""
+        whole = [self._newline, *name, self._newline]
+        return [place + 1 for place in names if ids[place : place + len(whole)] == whole]
 
     def _until_end(self, ids: list[int], place: int) -> list[int]:
         end = place + 1

@@ -28,7 +28,7 @@ from train_embedded_model.optimizers import Muon
 from train_embedded_model.ranks import Ranks, run_ranks
 from train_embedded_model.tokens import Encoder, train_tokenizer
 
-SHORT = 896
+SHORT = 1024
 """Tokens of the longest conversation of most pools: long ones cost twice as much time a token."""
 _LONG_EVERY = 16
 LOOKING_WEIGHT = 0.3
@@ -49,7 +49,7 @@ class Plan:
     width: int = 192
     layers: int = 6
     heads: int = 6
-    kv_heads: int = 2
+    kv_heads: int = 6
     head_width: int = 64
     hidden: int = 512
     longest: int = 4096

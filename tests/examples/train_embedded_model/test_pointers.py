@@ -36,6 +36,8 @@ def test_at_every_source_stands_the_token_that_comes_next(seed: int) -> None:
     for place, sources in FINDER.pointers(ids, trained):
         assert trained[place + 1]
         assert sources
+        if not trained[place]:  # the end of a request, which looks at what will be called
+            continue
         assert all(ids[source] == ids[place + 1] and source <= place for source in sources)
 
 
@@ -43,13 +45,30 @@ def test_a_name_is_pointed_at_in_the_list_and_a_value_in_the_request() -> None:
     asked = Message("user", "Please remember that the locker is 4711-zebra under gym")
     call = Message("assistant", calls=(("notes__put", {"key": "gym", "text": "4711-zebra"}),))
     ids, trained = ENCODER.encode(Conversation("", tuple(SPECS.values()), (asked, call)))
-    listed = max(place for place in range(len(ids)) if text_at(ids, place, 1) == "</tools>")
-    found = {text_at(ids, place + 1, 2): sources for place, sources in FINDER.pointers(ids, trained)}
+    begins = [place for place in range(len(ids)) if text_at(ids, place, 1) == "<tools>"]
+    found = {text_at(ids, place + 1, 2): sources for place, sources in FINDER.pointers(ids, trained) if trained[place]}
     names = [sources for text, sources in found.items() if text.startswith("no")]
     assert names
-    assert all(source < listed for sources in names for source in sources)
+    assert all(source > begins[1] for sources in names for source in sources)
     assert [text_at(ids, source, 4) for source in found["47"]] == ["4711"]
-    assert all(source > listed for source in found["47"])
+    assert all(begins[0] < source < begins[1] for source in found["47"])
+
+
+def test_the_end_of_a_request_looks_at_the_names_of_the_tools_that_it_asks_for() -> None:
+    put = ("notes__put", {"key": "gym", "text": "locker 12"})
+    messages = (
+        Message("user", "Hello"),
+        Message("assistant", "Hello! What can I do?"),
+        Message("user", "Under gym, write locker 12. And what is the time?"),
+        Message("assistant", calls=(put, ("clock__now", {"timezone": "UTC"}))),
+        Message("tool", "saved"),
+        Message("tool", "10:00"),
+        Message("assistant", "I saved the note gym."),
+    )
+    ids, trained = ENCODER.encode(Conversation("", tuple(SPECS.values()), messages))
+    ends = [sources for place, sources in FINDER.pointers(ids, trained) if not trained[place]]
+    lines = [[text_at(ids, source, 12).split("\n")[0] for source in sources] for sources in ends]
+    assert lines == [["</tools><|im_end|>"], ["notes__put", "clock__now"]]
 
 
 def test_a_head_that_is_told_where_to_look_looks_there() -> None:
