@@ -95,10 +95,10 @@ class _Talk:
         rng = self.rng
         shape = rng.random()
         others = 0
-        if shape < 0.38:  # a server as it comes out of the box, sometimes with a few more tools
+        if shape < 0.44:  # a server as it comes out of the box, sometimes with a few more tools
             self.own = set(SPECS)
             others = rng.choice((0, 0, 0, 1, 2, 3, 4))
-        elif shape < 0.5:
+        elif shape < 0.56:
             self.own = {name for name in SPECS if rng.random() < 0.5}
             others = rng.choice((0, 1, 2, 3, 4))
         elif shape < 0.96:
@@ -150,7 +150,7 @@ class _Talk:
             (self._greet, 7 if not self.messages else 3),
             (self._identity, 2),
             (self._capability, 4),
-            (self._no_tool, 10 if can_call else 12),
+            (self._no_tool, 12 if can_call else 14),
             (self._tell, 7),
             (self._recall, 24 if self.facts else 0),
             (self._single, 55 if can_call else 0),
@@ -228,7 +228,7 @@ class _Talk:
     def _task(self, *, short: bool = False) -> Task:
         """A request for one of the tools that are there."""
         rng = self.rng
-        if self.own and (not self.tools or rng.random() < 0.5):
+        if self.own and (not self.tools or rng.random() < 0.55):
             if self.topic == "now" and "clock__now" in self.own and rng.random() < 0.25:
                 return self.builtins.now(follows=True)
             if self.topic == "calculator" and "calculator__evaluate" in self.own and rng.random() < 0.15:
@@ -259,9 +259,9 @@ class _Talk:
         if self.bare:
             return
         chance = self.rng.random()
-        if chance < 0.1:
+        if chance < 0.13:
             self._fails(task)
-        elif chance < 0.17:
+        elif chance < 0.23:
             self._denied(task)
         else:
             self._results([task])
