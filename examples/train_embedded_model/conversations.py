@@ -17,6 +17,8 @@ Call = tuple[str, dict[str, Any]]
 IDENTITY = "I am Tenuto's built-in model: small, but I can call tools."
 NO_TOOL = "Sorry, I have no tool for that."
 NO_TOOLS_AT_ALL = "I can talk with you, but I have no tools here."
+_LIKE_BUILTINS = "clocks_sums_memos"
+"""The subject of tools that do what the built-in ones do: never beside those, nor missing where those are asked for."""
 _MOST_LINES = 6
 """An answer repeats so many lines of a result."""
 
@@ -116,11 +118,20 @@ class _Talk:
     def _more_tools(self, count: int) -> list[dict[str, Any]]:
         rng = self.rng
         known = world.kinds(test=self.test)
+        if self.own:
+            known = tuple(kind for kind in known if kind.subject != _LIKE_BUILTINS)
         if not self.test and rng.random() < 0.4:
             # As a real server's: all of one subject, so that fine differences count.
             subject = rng.choice(known).subject
             known = tuple(kind for kind in known if kind.subject == subject)
         chosen = rng.sample(known, min(count, len(known)))
+        if not self.test and not self.own and rng.random() < 0.12:
+            # Often enough that a clock is not taken for the built-in one's privilege.
+            alike = [kind for kind in world.kinds(test=False) if kind.subject == _LIKE_BUILTINS]
+            others = [kind for kind in chosen if kind.subject != _LIKE_BUILTINS]
+            chosen = rng.sample(alike, min(count, rng.choice((1, 2, 3))))
+            chosen += others[: count - len(chosen)]
+            rng.shuffle(chosen)
         prefixes = self._prefixes()
         for kind in map(self._perhaps_reworded, chosen):
             taken = [tool.name for tool in self.tools]
@@ -199,9 +210,10 @@ class _Talk:
         rng = self.rng
         if rng.random() < 0.5:
             text = self._say("no_tool").format_map(_Drawn(self.pools))
-        elif self.own or rng.random() < 0.65:
+        elif self.own or rng.random() < 0.65 or any(tool.kind.subject == _LIKE_BUILTINS for tool in self.tools):
             there = {tool.kind.id for tool in self.tools}
-            absent = [kind for kind in world.kinds(test=self.test) if kind.id not in there]
+            known = world.kinds(test=self.test)
+            absent = [kind for kind in known if kind.id not in there and kind.subject != _LIKE_BUILTINS]
             text = _asked(self.pools, self._perhaps_reworded(rng.choice(absent)))
         else:
             text = self.builtins.any_of(set(SPECS))().text

@@ -403,6 +403,19 @@ def _room(pools: Pools) -> Value:
     return plain(rng.choice(("", "B", "A", "C-")) + str(rng.randint(1, 599)))
 
 
+def _zone_of_city(pools: Pools) -> Value:
+    city = pools.rng.choice(tuple(ZONES))
+    return Value(ZONES[city], city)
+
+
+def _sum(pools: Pools) -> Value:
+    rng = pools.rng
+    a, b, c = (str(rng.randint(0, rng.choice((20, 999, 9999)))) for _ in range(3))
+    first, second = rng.choice("+-*/"), rng.choice("+-*/")
+    forms = (f"{a} {first} {b}", f"{a}{first}{b}", f"{a} {first} {b} {second} {c}", f"({a} {first} {b}) {second} {c}")
+    return plain(rng.choice(forms))
+
+
 _MADE: dict[str, Callable[[Pools], Value]] = {
     "integer": _integer(0, 9999),
     "small": _integer(1, 30, worded=0.15),
@@ -421,5 +434,7 @@ _MADE: dict[str, Callable[[Pools], Value]] = {
     "hash": _hash,
     "ticker": _ticker,
     "room": _room,
+    "zone_of_city": _zone_of_city,
+    "sum": _sum,
 }
 POOLS = frozenset((*_SOURCES, *_MADE, *_LISTS))
