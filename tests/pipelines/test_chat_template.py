@@ -237,4 +237,5 @@ def test_an_item_s_offset_is_right_after_the_content_before_it(embedded_codec: T
         "Be brief.", "hello", "</tool_call>", "12", "", "done", "thanks",
     ]  # fmt: skip
     assert shown[3] == "<|im_end|>\n<|im_start|>user\n<tool_response>\n12"
-    assert embedded_codec.detokenize(rendered.opening) == "<|im_end|>\n<|im_start|>assistant\n"
+    names = "\n<tools>\nnotes__get\nodd\n</tools>"  # the embedded model's template says them again after every request
+    assert embedded_codec.detokenize(rendered.opening) == f"{names}<|im_end|>\n<|im_start|>assistant\n"
