@@ -14,6 +14,9 @@ FIRST_WEIGHT = 4.0
 """Of a token that chooses: the first of an answer or of an argument, an operator. The others mostly go on copying."""
 NAME_WEIGHT = 8.0
 """Of a token that chooses the tool."""
+BOXED = 0.4
+"""The share of conversations over the tools of a server as it comes out of the box, besides those that happen to be:
+what a newcomer asks first has to be right most often."""
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
@@ -94,15 +97,15 @@ def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversati
     """At first drills of copying and of choosing, and short conversations with few tools; later all kinds."""
     if rng.random() < max(0.02, 0.6 * (1 - pool / _COPYING_POOLS)):
         return copying(rng)
-    if rng.random() < max(0.2, 0.6 * (1 - pool / _CHOOSING_POOLS)):
+    if rng.random() < max(0.14, 0.6 * (1 - pool / _CHOOSING_POOLS)):
         return choosing(rng, most_tools=2 + pool // 10)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
-    if rng.random() < 0.45:
-        return errands(rng)
-    if longest > 1024 and rng.random() < 0.5:
-        return conversation(rng, turns=rng.randint(8, 26))
-    return conversation(rng)
+    boxed = rng.random() < BOXED
+    if rng.random() < 0.35:
+        return errands(rng, boxed=boxed)
+    turns = rng.randint(8, 26) if longest > 1024 and rng.random() < 0.5 else None
+    return conversation(rng, turns=turns, boxed=boxed)
 
 
 def batches(made: list[Row], tokens: int) -> list[Batch]:

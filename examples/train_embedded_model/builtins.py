@@ -63,7 +63,7 @@ class Builtins:
     def calculate(self) -> Task:
         """Arithmetic, as an expression or in words."""
         for _ in range(50):
-            text, expression = self._sum() if self.rng.random() < 0.5 else self._expression()
+            text, expression = self._sum() if self.rng.random() < 0.62 else self._expression()
             value = _value(expression)
             if value is not None:
                 return self._calculated(text, expression, value)
@@ -168,16 +168,12 @@ class Builtins:
             if follows
             else self.say("clock", "now" if kind < 0.75 else "date", city=city)
         )
-        if rng.random() < 0.12:
-            text = text.lower()
-            city = city.lower()
-        return self._told(text, ZONES[city] if city in ZONES else ZONES[_proper(city)], city, when)
+        return self._told(text.lower() if rng.random() < 0.3 else text, ZONES[city], city, when)
 
     @staticmethod
     def _told(text: str, zone: str, place: str, when: datetime) -> Task:
         local = when.astimezone(ZoneInfo(zone))
         result = f"{local:%H:%M}, {local:%A} {local.day} {local:%B} {local.year}"
-        place = _proper(place)
         return Task(text, ("clock__now", {"timezone": zone}), result, f"It is {result} in {place}.", "clock", "now")
 
     def convert(self) -> Task:
@@ -194,6 +190,8 @@ class Builtins:
         result = f"{when.astimezone(ZoneInfo(there)):%H:%M}"
         arguments = {"time": time, "from_timezone": here, "to_timezone": there}
         text = self.say("clock", "convert", time=time, a=a, b=b)
+        if rng.random() < 0.3:
+            text = text.lower()
         return Task(text, ("clock__convert", arguments), result, f"{time} in {a} is {result} in {b}.", "clock")
 
     # The notes
@@ -201,8 +199,10 @@ class Builtins:
     def key(self) -> str:
         """A name for a note."""
         kind = self.rng.random()
-        if kind < 0.75:
+        if kind < 0.6:
             return self.pools.pick("noun")
+        if kind < 0.75:
+            return f"{self.pools.pick('word')} {self.pools.pick('noun')}"
         return self.pools.pick("word" if kind < 0.9 else "product")
 
     def put(self) -> Task:
@@ -246,12 +246,12 @@ class Builtins:
     def any_of(self, names: set[str]) -> Callable[[], Task]:
         """A maker of tasks for one of the tools that are there."""
         makers: dict[str, tuple[Callable[[], Task], int]] = {
-            "calculator__evaluate": (self.calculate, 10),
-            "clock__now": (self.now, 5),
-            "clock__convert": (self.convert, 3),
-            "notes__put": (self.put, 4),
-            "notes__get": (self.get, 3),
-            "notes__list": (self.list, 1),
+            "calculator__evaluate": (self.calculate, 14),
+            "clock__now": (self.now, 6),
+            "clock__convert": (self.convert, 4),
+            "notes__put": (self.put, 5),
+            "notes__get": (self.get, 4),
+            "notes__list": (self.list, 2),
         }
         there = [made for name, made in makers.items() if name in names]
         return self.rng.choices([make for make, _ in there], [weight for _, weight in there])[0]
@@ -296,8 +296,3 @@ def _value(expression: str) -> str | None:
 
 def _moment(rng: random.Random) -> datetime:
     return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(minutes=rng.randint(0, 60 * 24 * 365 * 8))
-
-
-def _proper(city: str) -> str:
-    known = {name.lower(): name for name in ZONES}
-    return known.get(city.lower(), city)

@@ -17,8 +17,6 @@ Call = tuple[str, dict[str, Any]]
 IDENTITY = "I am Tenuto's built-in model: small, but I can call tools."
 NO_TOOL = "Sorry, I have no tool for that."
 NO_TOOLS_AT_ALL = "I can talk with you, but I have no tools here."
-_LIKE_BUILTINS = "clocks_sums_memos"
-"""The subject of tools that do what the built-in ones do: never beside those, nor missing where those are asked for."""
 _MOST_LINES = 6
 """An answer repeats so many lines of a result."""
 
@@ -43,18 +41,22 @@ class Conversation:
 
 
 def conversation(
-    rng: random.Random, *, test: bool = False, turns: int | None = None, most_tools: int = 12
+    rng: random.Random, *, test: bool = False, turns: int | None = None, most_tools: int = 12, boxed: bool = False
 ) -> Conversation:
-    """A conversation for training, or one of what is held out. `turns`: how many requests it has."""
-    return _Talk(rng, test=test, most_tools=most_tools).whole(turns or rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 7, 9)))
+    """A conversation for training, or one of what is held out.
+
+    turns: how many requests it has. boxed: over the tools of a server as it comes out of the box, and at most a few.
+    """
+    talk = _Talk(rng, test=test, most_tools=most_tools, boxed=boxed)
+    return talk.whole(turns or rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 7, 9)))
 
 
-def errands(rng: random.Random) -> Conversation:
+def errands(rng: random.Random, *, boxed: bool = False) -> Conversation:
     """Nothing but choosing: many requests over one list, each answered by its calls alone, without their results.
 
     A list is read once for all of them, so that a token of these teaches several times as much about choosing.
     """
-    return _Talk(rng, test=False, most_tools=12, bare=True).whole(rng.choice((3, 4, 5, 6, 8)))
+    return _Talk(rng, test=False, most_tools=12, boxed=boxed, bare=True).whole(rng.choice((3, 4, 5, 6, 8)))
 
 
 @dataclass(slots=True)
@@ -68,12 +70,15 @@ class _Talk:
     rng: random.Random
     test: bool
     most_tools: int
+    boxed: bool = False
     bare: bool = False
     """Calls get no results, and so no answers."""
     pools: Pools = field(init=False)
     builtins: Builtins = field(init=False)
     tools: list[world.Tool] = field(default_factory=list)
     own: set[str] = field(default_factory=set)
+    rivals: bool = False
+    """Whether there are tools that do what the built-in ones do. They are never beside those."""
     names: list[str] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     facts: dict[str, _Fact] = field(default_factory=dict)
@@ -95,7 +100,7 @@ class _Talk:
 
     def _choose_tools(self) -> list[dict[str, Any]]:
         rng = self.rng
-        shape = rng.random()
+        shape = 0.0 if self.boxed else rng.random()
         others = 0
         if shape < 0.44:  # a server as it comes out of the box, sometimes with a few more tools
             self.own = set(SPECS)
@@ -118,20 +123,18 @@ class _Talk:
     def _more_tools(self, count: int) -> list[dict[str, Any]]:
         rng = self.rng
         known = world.kinds(test=self.test)
-        if self.own:
-            known = tuple(kind for kind in known if kind.subject != _LIKE_BUILTINS)
         if not self.test and rng.random() < 0.4:
             # As a real server's: all of one subject, so that fine differences count.
             subject = rng.choice(known).subject
             known = tuple(kind for kind in known if kind.subject == subject)
         chosen = rng.sample(known, min(count, len(known)))
         if not self.test and not self.own and rng.random() < 0.12:
-            # Often enough that a clock is not taken for the built-in one's privilege.
-            alike = [kind for kind in world.kinds(test=False) if kind.subject == _LIKE_BUILTINS]
-            others = [kind for kind in chosen if kind.subject != _LIKE_BUILTINS]
-            chosen = rng.sample(alike, min(count, rng.choice((1, 2, 3))))
-            chosen += others[: count - len(chosen)]
+            # Often enough that telling the time is not taken for the built-in clock's privilege.
+            rivals = world.kinds(test=False, like_builtins=True)
+            alike = rng.sample(rivals, min(count, rng.choice((1, 2, 3))))
+            chosen = [*chosen[: count - len(alike)], *alike]
             rng.shuffle(chosen)
+            self.rivals = bool(alike)
         prefixes = self._prefixes()
         for kind in map(self._perhaps_reworded, chosen):
             taken = [tool.name for tool in self.tools]
@@ -161,9 +164,9 @@ class _Talk:
             (self._greet, 7 if not self.messages else 3),
             (self._identity, 2),
             (self._capability, 4),
-            (self._no_tool, 12 if can_call else 14),
-            (self._tell, 7),
-            (self._recall, 24 if self.facts else 0),
+            (self._no_tool, 14),
+            (self._tell, 9),
+            (self._recall, 40 if self.facts else 0),
             (self._single, 55 if can_call else 0),
             (self._two, 15 if can_call else 0),
             (self._one_for_several, 3 if self.tools else 0),
@@ -181,13 +184,14 @@ class _Talk:
     def _answer(self, text: str, ability: str) -> None:
         self.messages.append(Message("assistant", text, ability=ability))
 
-    def _dressed(self, text: str) -> str:
-        """With the small words around a request."""
+    def _dressed(self, text: str, *tasks: Task) -> str:
+        """With the small words around a request, none of which could be taken for the end of a value."""
         rng = self.rng
+        values = [value for task in tasks for value in _texts(task.call[1])]
         if rng.random() < 0.14:
             opener = self._say("openers", "texts")
-            text = opener + (text[0].lower() + text[1:] if rng.random() < 0.5 and not opener.endswith(". ") else text)
-        if rng.random() < 0.08:
+            text = opener + (_lower(text, values) if rng.random() < 0.5 and not opener.endswith(". ") else text)
+        if rng.random() < 0.08 and not text.endswith(tuple(values)):
             text += self._say("closers", "texts")
         return text
 
@@ -210,10 +214,9 @@ class _Talk:
         rng = self.rng
         if rng.random() < 0.5:
             text = self._say("no_tool").format_map(_Drawn(self.pools))
-        elif self.own or rng.random() < 0.65 or any(tool.kind.subject == _LIKE_BUILTINS for tool in self.tools):
+        elif self.own or self.rivals or rng.random() < 0.65:
             there = {tool.kind.id for tool in self.tools}
-            known = world.kinds(test=self.test)
-            absent = [kind for kind in known if kind.id not in there and kind.subject != _LIKE_BUILTINS]
+            absent = [kind for kind in world.kinds(test=self.test) if kind.id not in there]
             text = _asked(self.pools, self._perhaps_reworded(rng.choice(absent)))
         else:
             text = self.builtins.any_of(set(SPECS))().text
@@ -266,7 +269,7 @@ class _Talk:
 
     def _single(self) -> None:
         task = self._task()
-        self._user(self._dressed(task.text))
+        self._user(self._dressed(task.text, task))
         self._call([task], task.ability)
         if self.bare:
             return
@@ -330,11 +333,11 @@ class _Talk:
                 *texts
             )
         elif rng.random() < 0.5:
-            first, second = tasks[0].text.rstrip(".?! "), _lower(tasks[1].text)
+            first, second = tasks[0].text.rstrip(".?! "), _lower(tasks[1].text, _texts(tasks[1].call[1]))
             text = self._compose("two_lower").format(first=first, second=second)
         else:
             text = self._compose("two").format(first=_ended(tasks[0].text), second=tasks[1].text)
-        self._user(self._dressed(text))
+        self._user(self._dressed(text, *tasks))
         self._call(tasks, "parallel")
         if self.bare:
             return
@@ -370,7 +373,7 @@ class _Talk:
             self._foreign(world.Request(request.text, tool, request.values | {param.key: value.json}), short=True)
             for value in several
         ]
-        self._user(self._dressed(request.text))
+        self._user(self._dressed(request.text, *tasks))
         self._call(tasks, "parallel")
         if not self.bare:
             self._results(tasks)
@@ -388,7 +391,7 @@ class _Talk:
             if first.call[0].startswith("notes__"):
                 return self._single()
             key = self.builtins.key()
-            task = _lower(first.text).rstrip(".?! ")
+            task = _lower(first.text, _texts(first.call[1])).rstrip(".?! ")
             text = self._compose("then_save").format(task=task, key=key)
             second = self.builtins.keep(key, first.result)
         elif receivers:
@@ -401,10 +404,10 @@ class _Talk:
             link = rng.choice(
                 (" and then ", ", then ", " and ", ", and then ", ". Then ", ". After that, ", " and with that: ")
             )
-            text = first.text.rstrip(".?! ") + link + _lower(request.text)
+            text = first.text.rstrip(".?! ") + link + _lower(request.text, _texts(second.call[1]))
         else:
             return self._single()
-        self._user(self._dressed(text))
+        self._user(self._dressed(text, first, second))
         self._call([first], "first_of_two")
         if rng.random() < 0.06:
             return self._fails(first)
@@ -468,8 +471,18 @@ def _failed(task: Task, error: str) -> str:
     return f"Sorry, {task.call[0]} failed: {error}"
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] in " '" else text
+def _texts(arguments: Any) -> list[str]:
+    """The texts among arguments, and in what these hold."""
+    if isinstance(arguments, str):
+        return [arguments] if arguments else []
+    held = arguments.values() if isinstance(arguments, dict) else arguments if isinstance(arguments, list) else ()
+    return [text for each in held for text in _texts(each)]
+
+
+def _lower(text: str, values: Sequence[str]) -> str:
+    """As the middle of a sentence, unless it begins with a value."""
+    plain = text[1:2].islower() or text[1:2] in " '"
+    return text[:1].lower() + text[1:] if plain and not text.startswith(tuple(values)) else text
 
 
 def _ended(text: str) -> str:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
-from train_embedded_model.conversations import Conversation, conversation
+from train_embedded_model.builtins import SPECS
+from train_embedded_model.conversations import Conversation, conversation, errands
 from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds
 from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import POOLS, Pools
@@ -27,7 +28,34 @@ def test_no_kind_of_tool_is_both_trained_on_and_evaluated() -> None:
     trained, evaluated = kinds(test=False), kinds(test=True)
     assert len(evaluated) >= 20
     assert {kind.id for kind in trained} & {kind.id for kind in evaluated} == set()
-    assert len(trained) + len(evaluated) == len(all_kinds())
+    rivals = [kind for test in (False, True) for kind in kinds(test=test, like_builtins=True)]
+    assert len(trained) + len(evaluated) + len(rivals) == len(all_kinds())
+
+
+def test_no_result_of_a_tool_is_an_error_for_those_are_answered_otherwise() -> None:
+    assert [text for kind in all_kinds() for text in kind.results if text.lower().startswith("error")] == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_a_tool_that_rivals_the_built_in_ones_is_never_beside_them(seed: int) -> None:
+    rivals = {text for kind in kinds(test=False, like_builtins=True) for text in kind.descriptions}
+    listed = {tool["function"]["description"] for tool in conversation(random.Random(seed)).tools}
+    own = {tool["function"]["description"] for tool in SPECS.values()}
+    assert not (listed & rivals and listed & own)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS)
+def test_small_words_about_a_request_change_no_value_in_it(seed: int) -> None:
+    talk = errands(random.Random(seed))
+    asked = [message.text for message in talk.messages if message.role == "user"]
+    calls = [message.calls for message in talk.messages if message.role == "assistant"]
+    for text, made in zip(asked, calls, strict=True):
+        for name, arguments in made:
+            if name == "notes__put":
+                assert arguments["text"] in text
+                assert arguments["key"] in text
 
 
 def test_phrases_that_are_evaluated_are_not_trained_on() -> None:
