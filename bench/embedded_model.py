@@ -51,6 +51,13 @@ class Case:
     before: Sequence[Message]
     right: Message
     also: Sequence[tuple[Call, ...]] = ()
+    wording: str = ""
+    """Of a request for a tool never seen: whether it can be told by the words of the list."""
+
+    @property
+    def abilities(self) -> list[str]:
+        """The lines of the table that it counts for."""
+        return [self.ability, f"{self.ability}, {self.wording}"] if self.wording else [self.ability]
 
 
 @dataclass(slots=True)
@@ -75,7 +82,26 @@ def generated(count: int, abilities: Sequence[str]) -> Iterator[Case]:
         for place, message in enumerate(talk.messages):
             if left.get(message.ability):
                 left[message.ability] -= 1
-                yield Case(message.ability, talk.system, talk.tools, talk.messages[:place], message)
+                wording = _wording(talk, place) if message.ability == "tool" else ""
+                before = talk.messages[:place]
+                yield Case(message.ability, talk.system, talk.tools, before, message, wording=wording)
+
+
+def _wording(talk: Conversation, place: int) -> str:
+    """Whether the request has more words of the tool that it means, of its name and description, than of any other."""
+    asked = _stems(talk.messages[place - 1].text)
+    (name, _), *_ = talk.messages[place].calls
+    shared = {
+        tool["function"]["name"]: len(asked & _stems(f"{tool['function']['name']} {tool['function']['description']}"))
+        for tool in talk.tools
+    }
+    meant = shared.pop(name)
+    return "in the list's words" if meant > max(shared.values(), default=0) else "in other words"
+
+
+def _stems(text: str) -> set[str]:
+    """The words of a text by their first five letters, but for short ones."""
+    return {word[:5] for word in re.findall("[a-z]{4,}", re.sub("(?<=[a-z])(?=[A-Z])", " ", text).lower())}
 
 
 def recall_after(count: int, turns: int) -> Iterator[Case]:
@@ -278,17 +304,18 @@ async def judged(url: str, cases: Iterator[Case]) -> dict[str, Tally]:
 
     async def work(client: httpx.AsyncClient) -> None:
         for case in cases:
-            tally = tallies.setdefault(case.ability, Tally())
             said = await ask(client, case)
             right = is_right(case, said)
-            tally.asked += 1
-            tally.right += right
-            tally.named += [name for name, _ in said.calls] == [name for name, _ in case.right.calls]
-            if not right:
-                asked = case.before[-1].text
-                wanted = case.right.text or json.dumps(case.right.calls, ensure_ascii=False)
-                got = said.text or json.dumps(said.calls, ensure_ascii=False)
-                tally.wrong.append(f"{asked!r}\n    wanted {wanted}\n    got    {got}")
+            for ability in case.abilities:
+                tally = tallies.setdefault(ability, Tally())
+                tally.asked += 1
+                tally.right += right
+                tally.named += [name for name, _ in said.calls] == [name for name, _ in case.right.calls]
+                if not right:
+                    asked = case.before[-1].text
+                    wanted = case.right.text or json.dumps(case.right.calls, ensure_ascii=False)
+                    got = said.text or json.dumps(said.calls, ensure_ascii=False)
+                    tally.wrong.append(f"{asked!r}\n    wanted {wanted}\n    got    {got}")
 
     async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client, asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
