@@ -39,23 +39,22 @@ class Ranks:
 
     def least(self, number: int) -> int:
         """The smallest of the processes' numbers."""
-        return self._reduced(number, distributed.ReduceOp.MIN)
+        return self._reduced([number], distributed.ReduceOp.MIN)[0]
 
-    def total(self, number: int) -> int:
-        """The sum of the processes' numbers."""
-        return self._reduced(number, distributed.ReduceOp.SUM)
+    def totals(self, *numbers: int) -> list[int]:
+        """The sums of the processes' numbers, each for itself."""
+        return self._reduced(numbers, distributed.ReduceOp.SUM)
 
     def wait(self) -> None:
         """Until all processes have come here."""
         if self.count > 1:
             distributed.barrier()
 
-    def _reduced(self, number: int, how: distributed.ReduceOp.RedOpType) -> int:
-        if self.count == 1:
-            return number
-        held = torch.tensor([number])
-        distributed.all_reduce(held, how)
-        return int(held.item())
+    def _reduced(self, numbers: Sequence[int], how: distributed.ReduceOp.RedOpType) -> list[int]:
+        held = torch.tensor(numbers)
+        if self.count > 1:
+            distributed.all_reduce(held, how)
+        return [int(each) for each in held]
 
 
 def run_ranks(count: int, work: Callable[[Ranks], None]) -> None:

@@ -1,7 +1,7 @@
 """Train the model: python -m train_embedded_model.train --out build/model
 
-Can be stopped at any time (Ctrl-C ends with a checkpoint) and goes on from its last checkpoint. The data depend on the
-seed, the number of processes and how far it is, so a run that was stopped sees what one that was not would have seen.
+Can be stopped after any step (Ctrl-C ends with a checkpoint) and goes on from its last checkpoint. The data depend on
+the seed, the number of processes and how far it is, so a run that was stopped learns what one that was not would have.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -91,9 +91,11 @@ class Trainer:
         self.network = Network(self.shape).to(plan.device)
         self.muon = Muon(self.network.matrices())
         self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
-        self.step = self.pool = 0
-        self.tokens = 0
-        self.stopped = False
+        self.step = self.tokens = 0
+        self.pool = self.batch = self.pool_began = 0
+        """Which pool it is at, the batches of it that are done, and the tokens that there were before it."""
+        self.stopped = self.stopping = False
+        """Whether this process was told to stop, and whether any was."""
         self.checkpoint = plan.out / "checkpoint.pt"
         self._load()
         if plan.compile:
@@ -106,7 +108,8 @@ class Trainer:
             self.network.load_state_dict(kept["network"])
             self.muon.load(kept["muon"])
             self.adam.load_state_dict(kept["adam"])
-            self.step, self.pool, self.tokens = kept["step"], kept["pool"], kept["tokens"]
+            self.step, self.tokens = kept["step"], kept["tokens"]
+            self.pool, self.batch, self.pool_began = kept["pool"], kept["batch"], kept["pool_began"]
         elif self.plan.begin is not None:
             begun = torch.load(self.plan.begin)
             self.network.load_state_dict(begun["network"])
@@ -121,6 +124,8 @@ class Trainer:
             "shape": self.shape.facts(),
             "step": self.step,
             "pool": self.pool,
+            "batch": self.batch,
+            "pool_began": self.pool_began,
             "tokens": self.tokens,
         }
         part = self.checkpoint.with_suffix(".part")
@@ -137,11 +142,8 @@ class Trainer:
         rows = Rows(self.encoder, plan.seed)
         done = False
         while not done:
-            long = self.tokens >= plan.long_from * plan.tokens and self.pool // self.ranks.count % _LONG_EVERY == 0
-            longest = plan.longest if long else min(plan.longest, SHORT)
-            losses += [self._train(batch) for batch in self._pool(rows, longest)]
-            self.pool += self.ranks.count
-            done = self.ranks.total(self.stopped) > 0 or self.tokens >= plan.tokens
+            losses += self._train_pool(rows)
+            done = self.stopping or self.tokens >= plan.tokens
             if len(losses) >= 50 or done:
                 speed = (self.tokens - begun) / (time.monotonic() - began)
                 loss, missed = np.mean(losses, 0).round(4).tolist()
@@ -153,15 +155,29 @@ class Trainer:
                     self._log(split=split, exact=self.exact(talks))
                 saved = time.monotonic()
 
-    def _pool(self, rows: Rows, longest: int) -> list[Batch]:
+    def _train_pool(self, rows: Rows) -> Iterator[tuple[float, float]]:
+        """Train on what is left of the pool, or until the stop."""
+        made = self._pool(rows)
+        for batch in made[self.batch :]:
+            yield self._train(batch)
+            self.batch += 1
+            if self.stopping:
+                break
+        if self.batch == len(made):
+            self.pool, self.batch, self.pool_began = self.pool + self.ranks.count, 0, self.tokens
+
+    def _pool(self, rows: Rows) -> list[Batch]:
         """Batches of this process, as many as the others have and of about their lengths, so that none waits long."""
+        plan = self.plan
+        long = self.pool_began >= plan.long_from * plan.tokens and self.pool // self.ranks.count % _LONG_EVERY == 0
+        longest = plan.longest if long else min(plan.longest, SHORT)
         made = batches(rows.pool(self.pool + self.ranks.rank, longest), self.plan.batch_tokens)
         made = made[: self.ranks.least(len(made))]
         random.Random(self.pool).shuffle(made)
         return made
 
     def stop(self) -> None:
-        """End after the pool that is being trained on."""
+        """End after the step that is being made."""
         self.stopped = True
 
     def _train(self, batch: Batch) -> tuple[float, float]:
@@ -189,7 +205,9 @@ class Trainer:
         self.adam.step()
         self.network.zero_grad(set_to_none=True)
         self.step += 1
-        self.tokens += self.ranks.total(batch.ids.size)
+        tokens, stopped = self.ranks.totals(batch.ids.size, self.stopped)
+        self.tokens += tokens
+        self.stopping = stopped > 0
         return float(losses.detach().mean()), float(missed.detach())
 
     def exact(self, talks: Sequence["Talk"]) -> dict[str, str]:

@@ -33,7 +33,7 @@ def exchange(out: Path, ranks: Ranks) -> None:
     found = {
         "gradients": [each.tolist() for each in gradients],
         "least": ranks.least(7 + ranks.rank),
-        "total": ranks.total(1 + ranks.rank),
+        "totals": ranks.totals(1 + ranks.rank, 10),
         "first": ranks.first,
     }
     (out / f"{ranks.rank}.json").write_text(json.dumps(found))
@@ -44,7 +44,7 @@ def test_every_process_gets_the_mean_of_all_gradients(tmp_path: Path) -> None:
     run_ranks(2, partial(exchange, tmp_path))
     both = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
     assert [found.pop("first") for found in both] == [True, False]
-    assert both[0] == both[1] == {"gradients": [[[0.5] * 3] * 2, [5.0] * 5], "least": 7, "total": 3}
+    assert both[0] == both[1] == {"gradients": [[[0.5] * 3] * 2, [5.0] * 5], "least": 7, "totals": [3, 20]}
     assert {number: signal.getsignal(number) for number in handlers} == handlers
 
 

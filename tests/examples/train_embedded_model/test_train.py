@@ -1,6 +1,7 @@
 """A shortened training: it learns, it can be stopped and goes on, and both exported forms hold the same numbers."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("torch")
 pytest.importorskip("faker")
 import gguf
+import torch
 from safetensors.numpy import load_file
 from train_embedded_model.export import export
 from train_embedded_model.train import Plan, Trainer
@@ -62,6 +64,22 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(trained: Path, plan: Plan) 
     again = Trainer(plan)
     assert again.tokens >= plan.tokens
     assert again.step > 0
+
+
+def test_a_run_that_was_stopped_learns_what_one_that_was_not_would_have_learnt(plan: Plan, tmp_path: Path) -> None:
+    short = replace(plan, tokens=20_000, out=tmp_path / "whole")
+    whole = Trainer(short)
+    whole.run()
+    shutil.copytree(short.out, tmp_path / "stopped", ignore=shutil.ignore_patterns("checkpoint.pt", "log.jsonl"))
+    stopped = Trainer(replace(short, out=tmp_path / "stopped"))
+    stopped.stop()
+    stopped.run()
+    assert stopped.step == 1
+    resumed = Trainer(replace(short, out=tmp_path / "stopped"))
+    resumed.run()
+    assert (resumed.step, resumed.tokens, resumed.pool) == (whole.step, whole.tokens, whole.pool)
+    for ours, theirs in zip(resumed.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_both_exported_forms_hold_the_same_numbers(trained: Path) -> None:
