@@ -52,7 +52,7 @@ class Weigher:
     """Gives tokens their weights."""
 
     def __init__(self, encoder: Encoder) -> None:
-        find = encoder.tokenizer.token_to_id
+        find = encoder.token
         self._finder = Finder(encoder)
         self._before_name, self._after_name = find('{"name": "'), find('", "arguments": ')
         self._before_choice = {find(text) for text in ('{"', '": "', '", "', '": ', ', "')}

@@ -30,11 +30,11 @@ class Finder:
     """Finds the pointers of encoded conversations."""
 
     def __init__(self, encoder: Encoder) -> None:
-        find = encoder.tokenizer.token_to_id
+        find = encoder.token
         self._name, self._values = find('{"name": "'), {find('": "'), find('": ')}
         self._ends = {find(text) for text in (*MACROS, '"', "}", "]") if text[0] in '",}]'}
         self._newline, self._underscore = find("Ċ"), find("_")
-        self._begin, self._end = find("<tools>") or 0, find("</tools>") or 0
+        self._begin, self._end = find("<tools>"), find("</tools>")
 
     def pointers(self, ids: list[int], trained: list[bool]) -> Iterator[Pointer]:
         """Those of all calls; `trained`: which tokens the model is to say."""

@@ -73,6 +73,13 @@ class Encoder:
         """The tokens of one piece of text."""
         return self._short(text) if len(text) < 60 else self._tokens(text)
 
+    def token(self, text: str) -> int:
+        """The token of a marker, a macro or a sign. Raises KeyError where the tokeniser has none."""
+        found = self.tokenizer.token_to_id(text)
+        if found is None:
+            raise KeyError(f"the tokeniser has no token for {text!r}")
+        return int(found)
+
     def encode(self, talk: Conversation) -> tuple[list[int], list[bool]]:
         """A conversation's tokens, and which of them are trained on."""
         return self.encode_pieces(pieces(talk))
