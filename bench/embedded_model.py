@@ -235,11 +235,9 @@ def is_right(case: Case, said: Message) -> bool:
     match case.right.ability:
         case "answer" | "answer_parallel" | "answer_two_rounds":
             return all(plain(result) in plain(said.text) for result in _results(case))
-        case "error":
-            # Whether the wrapping of the error is said, too, is no matter.
-            return plain(case.right.text) in plain(said.text)
-        case "denial" | "recall":
-            return plain(case.right.text) == plain(said.text)
+        case "error" | "denial":
+            # Whether more of the tool's words is said, too, is no matter.
+            return plain(case.right.text).removesuffix(".") in plain(said.text)
         case "no_tool":
             return said.text == NO_TOOL
         case _:
