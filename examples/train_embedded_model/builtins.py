@@ -137,10 +137,12 @@ class Builtins:
         if name in ("power", "cube", "square"):
             values["a"] = str(rng.randint(0, 99)) if rng.random() < 0.8 else values["a"]
             values["b"] = str(rng.randint(0, 12))
-        elif name in ("percent", "discount", "raised") and rng.random() < 0.8:
-            values["a" if name == "percent" else "b"] = rng.choice(
-                (str(rng.randint(1, 99)), f"{rng.uniform(1, 30):.1f}")
-            )
+        elif name in _PERCENTS and rng.random() < 0.8:
+            values |= {
+                each: rng.choice((str(rng.randint(1, 99)), f"{rng.uniform(1, 30):.1f}")) for each in _PERCENTS[name]
+            }
+        if name == "compound":
+            values["c"] = str(rng.randint(1, 40))
         values |= {"x": f"{rng.uniform(0, 1000):.{rng.choice((1, 2, 3, 4, 5, 6))}f}", "n": str(rng.randint(1, 4))}
         words = {place: self._in_words(value) for place, value in values.items()}
         return self.say("calculator", name, **words), _SUMS[name].format(**values)
@@ -282,8 +284,28 @@ _SUMS = {
     "hours_of_minutes": "{a} / 60", "seconds_of_minutes": "{a} * 60", "seconds_of_hours": "{a} * 60 * 60",
     "minutes_of_days": "{a} * 24 * 60", "seconds_of_days": "{a} * 24 * 60 * 60", "weeks_of_years": "{a} * 52",
     "thousands": "{a} * 1000", "thousandths": "{a} / 1000", "hundreds": "{a} * 100",
+    # Money, measures and what else there is every day
+    "plus_minus": "{a} + {b} - {c}", "minus_plus": "{a} - {b} + {c}", "minus_two": "{a} - {b} - {c}",
+    "minus_divide": "({a} - {b}) / {c}", "percent_change": "({b} - {a}) / {a} * 100",
+    "percent_less": "({a} - {b}) / {a} * 100", "whole_of_percent": "{a} * 100 / {b}",
+    "price_before_discount": "{a} / (1 - {b} / 100)", "net_of_gross": "{a} / (1 + {b} / 100)",
+    "simple_interest": "{a} * {b} / 100 * {c}", "compound": "{a} * (1 + {b} / 100) ** {c}",
+    "tip_split": "{a} * (1 + {b} / 100) / {c}", "discount_many": "{a} * {b} * (1 - {c} / 100)",
+    "two_discounts": "{a} * (1 - {b} / 100) * (1 - {c} / 100)", "fahrenheit": "{a} * 9 / 5 + 32",
+    "celsius": "({a} - 32) * 5 / 9", "km_of_miles": "{a} * 1.609344", "miles_of_km": "{a} / 1.609344",
+    "kilos_of_pounds": "{a} * 0.45359237", "cm_of_inches": "{a} * 2.54", "minutes_of_time": "{a} * 60 + {b}",
+    "full_groups": "{a} // {b}", "groups_needed": "-(-{a} // {b})", "triangle": "{a} * {b} / 2",
+    "diagonal": "sqrt({a} ** 2 + {b} ** 2)", "fuel_cost": "{a} / 100 * {b} * {c}",
+    "ratio_part": "{a} * {b} / ({b} + {c})", "weighted_average": "({a} * {b} + {c} * {d}) / ({a} + {c})",
+    "three_quarters": "{a} * 3 / 4", "shared_cents": "round({a} / {b}, 2)",
 }  # fmt: skip
 """What is said in words, and the expression that it means."""
+_PERCENTS = {
+    "percent": "a", "discount": "b", "raised": "b", "whole_of_percent": "b", "price_before_discount": "b",
+    "net_of_gross": "b", "simple_interest": "b", "compound": "b", "tip_split": "b", "discount_many": "c",
+    "two_discounts": "bc",
+}  # fmt: skip
+"""The numbers that are percentages, and so mostly small."""
 
 
 def _value(expression: str) -> str | None:
