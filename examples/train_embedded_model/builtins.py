@@ -130,7 +130,7 @@ class Builtins:
     def _sum(self) -> tuple[str, str]:
         rng = self.rng
         # What people ask most has the most phrasings.
-        names = tuple(_SUMS)
+        names = tuple(SUMS)
         counts = [len(phrases("builtin", "calculator", name, test=False)) for name in names]
         name = rng.choices(names, [count**0.7 for count in counts])[0]
         values = {place: self._number() for place in "abcde"}
@@ -145,7 +145,7 @@ class Builtins:
             values["c"] = str(rng.randint(1, 40))
         values |= {"x": f"{rng.uniform(0, 1000):.{rng.choice((1, 2, 3, 4, 5, 6))}f}", "n": str(rng.randint(1, 4))}
         words = {place: self._in_words(value) for place, value in values.items()}
-        return self.say("calculator", name, **words), _SUMS[name].format(**values)
+        return self.say("calculator", name, **words), SUMS[name].format(**values)
 
     def _in_words(self, number: str) -> str:
         """The number, now and then as a word: twenty for 20."""
@@ -259,7 +259,7 @@ class Builtins:
         return self.rng.choices([make for make, _ in there], [weight for _, weight in there])[0]
 
 
-_SUMS = {
+SUMS = {
     "plus": "{a} + {b}", "minus": "{a} - {b}", "times": "{a} * {b}", "divide": "{a} / {b}",
     "percent": "{b} * {a} / 100", "square": "{a} ** 2", "cube": "{a} ** 3", "power": "{a} ** {b}",
     "root": "sqrt({a})", "half": "{a} / 2", "double": "{a} * 2", "remainder": "{a} % {b}",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
-from train_embedded_model.builtins import SPECS
+from train_embedded_model.builtins import SPECS, SUMS
 from train_embedded_model.conversations import Conversation, conversation, errands
 from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds
 from train_embedded_model.phrases import phrases, table
@@ -43,6 +43,21 @@ def test_a_tool_that_rivals_the_built_in_ones_is_never_beside_them(seed: int) ->
     listed = {tool["function"]["description"] for tool in conversation(random.Random(seed)).tools}
     own = {tool["function"]["description"] for tool in SPECS.values()}
     assert not (listed & rivals and listed & own)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_a_boxed_conversation_has_every_tool_of_the_box(seed: int) -> None:
+    for talk in (conversation(random.Random(seed), boxed=True), errands(random.Random(seed), boxed=True)):
+        assert {tool["function"]["name"] for tool in talk.tools} >= set(SPECS)
+
+
+def test_every_kind_of_sum_has_phrases_that_name_its_numbers_and_nothing_else() -> None:
+    lists = table("builtin")["calculator"]
+    assert set(lists) == {*SUMS, "expression"}
+    for name, expression in SUMS.items():
+        for phrase in lists[name]:
+            assert sorted(re.findall(r"{(\w+)}", phrase)) == sorted(set(re.findall(r"{(\w+)}", expression))), phrase
 
 
 @settings(max_examples=200, deadline=None)
