@@ -136,7 +136,7 @@ def _size(talk: Conversation) -> int:
 
 
 def by_hand() -> Iterator[Case]:
-    """The questions that people wrote."""
+    """The questions written by hand."""
     for file, ability in (("questions", "built-in tools"), ("fresh_questions", "built-in tools, fresh")):
         for entry in tomllib.loads((QUESTIONS / f"{file}.toml").read_text())["question"]:
             yield _question(entry, f"by hand: {ability}", list(SPECS.values()))
