@@ -1,4 +1,4 @@
-"""Drills: the two things that everything else is made of, copying and choosing, with nothing else about them."""
+"""Drills: copying and choosing, which everything else is made of, and one built-in server, with nothing else about."""
 
 import random
 import tomllib
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from train_embedded_model.builtins import SPECS, Builtins
 from train_embedded_model.conversations import NO_TOOL, Call, Conversation, Message
 from train_embedded_model.kinds import WORLD
 from train_embedded_model.pools import Pools
@@ -65,6 +66,19 @@ def choosing(rng: random.Random, most_tools: int = 12) -> Conversation:
         calls = tuple(call for _, call in requests)
         messages.append(Message("assistant", "" if calls else NO_TOOL, calls, ability="drill"))
     return Conversation("", tuple(tool.spec for tool in tools), tuple(messages))
+
+
+def practising(rng: random.Random) -> Conversation:
+    """Many requests to one built-in server, mostly sums: what to write into a call, with hardly a choice before it."""
+    pools = Pools(rng, test=False)
+    builtins = Builtins(pools)
+    server = rng.choices(("calculator", "clock", "notes"), (70, 15, 15))[0]
+    names = [name for name in SPECS if name.startswith(f"{server}__")]
+    messages: list[Message] = []
+    for _ in range(rng.choice((6, 8, 10, 12))):
+        task = builtins.any_of(set(names))()
+        messages += [Message("user", task.text), Message("assistant", calls=(task.call,), ability="drill")]
+    return Conversation("", tuple(SPECS[name] for name in names), tuple(messages))
 
 
 class _Term(NamedTuple):
@@ -147,4 +161,4 @@ def _among(rng: random.Random, words: list[str]) -> str:
     return text[:1].upper() + text[1:] if rng.random() < 0.5 else text
 
 
-__all__ = ["choosing", "copying"]
+__all__ = ["choosing", "copying", "practising"]

@@ -176,9 +176,10 @@ _UNITS_WEIGHT = _words("grams kilograms pounds ounces tons stones milligrams")
 
 
 @cache
-def _faker() -> Faker:
+def _faker(entries: str) -> Faker:
+    # One for each list: with one for all, a list's entries would depend on the lists made before it in this process.
     faker = Faker("en_US")
-    faker.seed_instance(20_26)
+    faker.seed_instance(f"2026 {entries}")
     return faker
 
 
@@ -188,7 +189,7 @@ def _many(make: Callable[[], str]) -> tuple[str, ...]:
 
 @cache
 def _dictionary() -> tuple[str, ...]:
-    words = {word for word in _faker().get_words_list() if word.isalpha()}
+    words = {word for word in _faker("word").get_words_list() if word.isalpha()}
     return tuple(sorted(words | {noun for noun in _NOUNS if " " not in noun}))
 
 
@@ -208,7 +209,7 @@ def _phrases(least: int, most: int) -> Callable[[], tuple[str, ...]]:
 
 def _sentences() -> tuple[str, ...]:
     rng = random.Random(5)
-    faker = _faker()
+    faker = _faker("sentence")
 
     def one() -> str:
         kind = rng.random()
@@ -231,13 +232,13 @@ def _sentences() -> tuple[str, ...]:
 
 
 _SOURCES: dict[str, Callable[[], tuple[str, ...]]] = {
-    "city": lambda: tuple(dict.fromkeys((*ZONES, *ZONES, *_many(_faker().city)[:500]))),
-    "country": lambda: _many(_faker().country),
-    "person": lambda: _many(_faker().name),
-    "first_name": lambda: _many(_faker().first_name),
-    "email": lambda: _many(_faker().email),
-    "url": lambda: _many(_faker().uri),
-    "domain": lambda: _many(_faker().domain_name),
+    "city": lambda: tuple(dict.fromkeys((*ZONES, *ZONES, *_many(_faker("city").city)[:500]))),
+    "country": lambda: _many(_faker("country").country),
+    "person": lambda: _many(_faker("person").name),
+    "first_name": lambda: _many(_faker("first_name").first_name),
+    "email": lambda: _many(_faker("email").email),
+    "url": lambda: _many(_faker("url").uri),
+    "domain": lambda: _many(_faker("domain").domain_name),
     "word": _dictionary,
     "noun": lambda: _NOUNS,
     "phrase": _phrases(2, 4),
@@ -252,17 +253,17 @@ _SOURCES: dict[str, Callable[[], tuple[str, ...]]] = {
     "food": lambda: _FOODS,
     "animal": lambda: _ANIMALS,
     "plant": lambda: _PLANTS,
-    "company": lambda: _many(_faker().company),
-    "team": lambda: _many(lambda: f"{_faker().city()} {_faker().random_element(_ANIMALS).title()}s"),
+    "company": lambda: _many(_faker("company").company),
+    "team": lambda: _many(lambda: f"{_faker('team').city()} {_faker('team').random_element(_ANIMALS).title()}s"),
     "sport": lambda: _SPORTS,
     "song": lambda: tuple(text.title() for text in _phrases(2, 3)()),
-    "artist": lambda: _many(_faker().name),
+    "artist": lambda: _many(_faker("artist").name),
     "movie": lambda: tuple(f"The {text}".title() for text in _phrases(2, 2)()),
     "book": lambda: tuple(text.title() for text in _phrases(2, 4)()),
-    "street": lambda: _many(_faker().street_address),
+    "street": lambda: _many(_faker("street").street_address),
     "zone": lambda: tuple(dict.fromkeys(ZONES.values())),
-    "ip": lambda: _many(_faker().ipv4),
-    "phone": lambda: _many(lambda: _faker().numerify("+## ### #######")),
+    "ip": lambda: _many(_faker("ip").ipv4),
+    "phone": lambda: _many(lambda: _faker("phone").numerify("+## ### #######")),
     "branch": lambda: _BRANCHES,
     "repo": lambda: _REPOS,
     "tag": lambda: _TAGS,

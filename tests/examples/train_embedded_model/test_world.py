@@ -1,10 +1,12 @@
 """The world that conversations are generated from: what is held out stays held out, and every conversation is sound."""
 
-import json
 import random
 import re
+import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -16,11 +18,13 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 from train_embedded_model.builtins import SPECS, SUMS
 from train_embedded_model.conversations import Conversation, conversation, errands
+from train_embedded_model.drills import choosing, practising
 from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds
 from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import POOLS, Pools
 from train_embedded_model.rewording import reworded
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SEEDS = st.integers(0, 2**32)
 
 
@@ -122,10 +126,12 @@ def words(kind: Kind) -> tuple[set[str], set[str]]:
     return set(re.findall("[a-z]{3,}", listed.lower())), set(re.findall("[a-z]{3,}", asked.lower()))
 
 
-@settings(max_examples=60, deadline=None)
-@given(SEEDS, st.booleans())
-def test_every_call_is_one_of_a_listed_tool_and_valid_by_its_schema(seed: int, test: bool) -> None:
-    talk = conversation(random.Random(seed), test=test)
+@settings(max_examples=100, deadline=None)
+@given(SEEDS, st.sampled_from([conversation, partial(conversation, test=True), errands, choosing, practising]))
+def test_every_call_is_one_of_a_listed_tool_and_valid_by_its_schema(
+    seed: int, make: Callable[[random.Random], Conversation]
+) -> None:
+    talk = make(random.Random(seed))
     schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in talk.tools}
     assert len(schemas) == len(talk.tools)
     for message in talk.messages:
@@ -160,8 +166,22 @@ def _said(talk: Conversation, place: int) -> str:
     return "\n".join(message.text for message in talk.messages[:place]).lower()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_one_seed_makes_one_conversation(seed: int) -> None:
-    first, second = (json.dumps(conversation(random.Random(seed)).tools) for _ in range(2))
-    assert first == second
+def test_practice_asks_one_built_in_server_and_nothing_else(seed: int) -> None:
+    talk = practising(random.Random(seed))
+    (server,) = {tool["function"]["name"].split("__")[0] for tool in talk.tools}
+    answers = [message for message in talk.messages if message.role == "assistant"]
+    assert len(answers) >= 6
+    assert all(len(message.calls) == 1 and message.calls[0][0].startswith(f"{server}__") for message in answers)
+
+
+def test_a_seed_makes_one_conversation_whatever_was_made_before_it() -> None:
+    made = {seed: conversation(random.Random(seed)) for seed in range(12)}
+    script = """
+import random
+from train_embedded_model.conversations import conversation
+print([conversation(random.Random(seed)) for seed in range(11, -1, -1)])
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=EXAMPLES, capture_output=True, text=True, check=True)
+    assert run.stdout == f"{[made[seed] for seed in range(11, -1, -1)]}\n"
