@@ -2,11 +2,13 @@
 
 import random
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from train_embedded_model.conversations import Conversation, conversation, errands
-from train_embedded_model.drills import choosing, copying
+from train_embedded_model.drills import choosing, copying, practising
 from train_embedded_model.pointers import Finder, Pointer
 from train_embedded_model.tokens import Encoder
 
@@ -14,12 +16,16 @@ FIRST_WEIGHT = 4.0
 """Of a token that chooses: the first of an answer or of an argument, an operator. The others mostly go on copying."""
 NAME_WEIGHT = 8.0
 """Of a token that chooses the tool."""
-BOXED = 0.4
-"""The share of conversations over the tools of a server as it comes out of the box, besides those that happen to be:
-what a newcomer asks first has to be right most often."""
+BOXED, BOXED_ERRANDS = 0.4, 0.7
+"""The shares of conversations and of errands over the tools of a server as it comes out of the box, besides those that
+happen to be: what a newcomer asks first has to be right most often."""
+_PRACTICE, _ERRANDS = 0.12, 0.4
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
+SHORT = 1024
+"""Tokens of the longest conversation of most pools: long ones cost twice as much time a token."""
+_LONG_EVERY = 16
 _COPYING_POOLS, _CHOOSING_POOLS, _EASY_POOLS = 60, 200, 80
 """How many pools it takes until drills of copying, those of choosing and short conversations are rare."""
 
@@ -76,6 +82,36 @@ class Weigher:
         return Row(ids, weights, list(self._finder.pointers(ids, trained)))
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Makes pools of batches; a pool depends on the recipe and its turn alone, so any process can make it.
+
+    longest: tokens of a conversation in every so many pools from the number `long_from` on; the others have those up to
+    SHORT. rank, ranks: which of the processes that train the pool is for; one turn gives a pool to each of them.
+    """
+
+    tokenizer: Path
+    seed: int
+    batch_tokens: int
+    longest: int
+    long_from: int
+    rank: int = 0
+    ranks: int = 1
+
+    def pool(self, turn: int) -> list[Batch]:
+        """The batches of a pool, the longest rows first."""
+        first = turn * self.ranks
+        long = first >= self.long_from and turn % _LONG_EVERY == 0
+        longest = self.longest if long else min(self.longest, SHORT)
+        rows = _rows(self.tokenizer, self.seed).pool(first + self.rank, longest)
+        return batches(rows, self.batch_tokens)
+
+
+@lru_cache(maxsize=1)
+def _rows(tokenizer: Path, seed: int) -> "Rows":
+    return Rows(Encoder(tokenizer), seed)
+
+
 class Rows:
     """Makes pools of rows; a pool depends on the seed, its number and the longest row that it may have."""
 
@@ -101,11 +137,12 @@ def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversati
         return choosing(rng, most_tools=2 + pool // 10)
     if rng.random() > pool / _EASY_POOLS:
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
-    boxed = rng.random() < BOXED
-    if rng.random() < 0.35:
-        return errands(rng, boxed=boxed)
+    if rng.random() < _PRACTICE:
+        return practising(rng)
+    if rng.random() < _ERRANDS:
+        return errands(rng, boxed=rng.random() < BOXED_ERRANDS)
     turns = rng.randint(8, 26) if longest > 1024 and rng.random() < 0.5 else None
-    return conversation(rng, turns=turns, boxed=boxed)
+    return conversation(rng, turns=turns, boxed=rng.random() < BOXED)
 
 
 def batches(made: list[Row], tokens: int) -> list[Batch]:

@@ -89,13 +89,18 @@ def run_ranks(count: int, work: Callable[[Ranks], None]) -> None:
 
 
 def _rank(rank: int, count: int, port: int, work: Callable[[Ranks], None]) -> None:
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    stop_with_parent()
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     distributed.init_process_group("gloo", f"tcp://{_PLACE}:{port}", world_size=count, rank=rank)
     try:
         work(Ranks(rank, count))
     finally:
         distributed.destroy_process_group()
+
+
+def stop_with_parent() -> None:
+    """Tell this process to stop when the one that started it has ended, however that was."""
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
 def _stop_with_parent() -> None:
@@ -105,4 +110,4 @@ def _stop_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-__all__ = ["Ranks", "run_ranks"]
+__all__ = ["Ranks", "run_ranks", "stop_with_parent"]

@@ -10,9 +10,11 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from train_embedded_model.batches import Batch, Rows, batches
+from train_embedded_model.ahead import ahead
+from train_embedded_model.batches import Batch, Recipe
 from train_embedded_model.conversations import Conversation, conversation
 from train_embedded_model.layout import Piece, pieces
 from train_embedded_model.network import Network, Shape
@@ -28,9 +31,6 @@ from train_embedded_model.optimizers import Muon
 from train_embedded_model.ranks import Ranks, run_ranks
 from train_embedded_model.tokens import Encoder, train_tokenizer
 
-SHORT = 1024
-"""Tokens of the longest conversation of most pools: long ones cost twice as much time a token."""
-_LONG_EVERY = 16
 LOOKING_WEIGHT = 0.3
 """Of the loss of heads that do not look where a name or a value stands."""
 
@@ -39,8 +39,7 @@ LOOKING_WEIGHT = 0.3
 class Plan:
     """What to train, and how. Rates fall linearly to 0 at `tokens`, from the end of the warm-up on.
 
-    `longest`: tokens of a conversation. Most pools have only those up to SHORT; from `long_from` of the run on every
-    so many take all.
+    `longest`: tokens of a conversation. Most pools have only short ones; from the pool `long_from` on some have all.
     """
 
     out: Path
@@ -53,7 +52,7 @@ class Plan:
     head_width: int = 64
     hidden: int = 512
     longest: int = 4096
-    long_from: float = 0.5
+    long_from: int = 400
     batch_tokens: int = 4096
     matrix_rate: float = 0.012
     other_rate: float = 0.003
@@ -61,6 +60,9 @@ class Plan:
     seed: int = 1
     ranks: int = min(4, os.cpu_count() or 1)
     """Processes that train together, each with a batch of its own a step; on a GPU, one."""
+    workers: int = 0
+    """Processes beside each of these that make what it reads; with none it makes that itself, which on a CPU is a
+    twentieth of its time."""
     threads: int = 1
     """Of each process."""
     device: str = "cpu"
@@ -80,20 +82,20 @@ class Trainer:
         torch._dynamo.config.recompile_limit = 64
         torch.manual_seed(plan.seed)
         plan.out.mkdir(parents=True, exist_ok=True)
-        tokenizer = plan.out / "tokenizer.json"
-        if self.ranks.first and not tokenizer.exists():
-            train_tokenizer(tokenizer, plan.vocabulary, plan.seed, plan.tokenizer_talks)
+        self.tokenizer = plan.out / "tokenizer.json"
+        if self.ranks.first and not self.tokenizer.exists():
+            train_tokenizer(self.tokenizer, plan.vocabulary, plan.seed, plan.tokenizer_talks)
         self.ranks.wait()
         self.plan = plan
-        self.encoder = Encoder(tokenizer)
+        self.encoder = Encoder(self.tokenizer)
         sizes = (plan.width, plan.layers, plan.heads, plan.kv_heads, plan.head_width, plan.hidden)
         self.shape = Shape(self.encoder.vocabulary, *sizes)
         self.network = Network(self.shape).to(plan.device)
         self.muon = Muon(self.network.matrices())
         self.adam = torch.optim.AdamW(self.network.others(), lr=plan.other_rate, betas=(0.9, 0.97), weight_decay=0.0)
         self.step = self.tokens = 0
-        self.pool = self.batch = self.pool_began = 0
-        """Which pool it is at, the batches of it that are done, and the tokens that there were before it."""
+        self.pool = self.batch = 0
+        """Which pool it is at, and the batches of it that are done."""
         self.stopped = self.stopping = False
         """Whether this process was told to stop, and whether any was."""
         self.checkpoint = plan.out / "checkpoint.pt"
@@ -109,7 +111,7 @@ class Trainer:
             self.muon.load(kept["muon"])
             self.adam.load_state_dict(kept["adam"])
             self.step, self.tokens = kept["step"], kept["tokens"]
-            self.pool, self.batch, self.pool_began = kept["pool"], kept["batch"], kept["pool_began"]
+            self.pool, self.batch = kept["pool"], kept["batch"]
         elif self.plan.begin is not None:
             begun = torch.load(self.plan.begin)
             self.network.load_state_dict(begun["network"])
@@ -125,7 +127,6 @@ class Trainer:
             "step": self.step,
             "pool": self.pool,
             "batch": self.batch,
-            "pool_began": self.pool_began,
             "tokens": self.tokens,
         }
         part = self.checkpoint.with_suffix(".part")
@@ -139,42 +140,41 @@ class Trainer:
         losses: list[tuple[float, float]] = []
         saved = began = time.monotonic()
         begun = self.tokens
-        rows = Rows(self.encoder, plan.seed)
         done = False
-        while not done:
-            losses += self._train_pool(rows)
-            done = self.stopping or self.tokens >= plan.tokens
-            if len(losses) >= 50 or done:
-                speed = (self.tokens - begun) / (time.monotonic() - began)
-                loss, missed = np.mean(losses, 0).round(4).tolist()
-                self._log(loss=loss, missed=missed, speed=round(speed))
-                losses.clear()
-            if self.ranks.first and (done or time.monotonic() - saved > plan.every_s):
-                self.save()
-                for split, talks in seen.items():
-                    self._log(split=split, exact=self.exact(talks))
-                saved = time.monotonic()
+        with closing(self._pools()) as pools:
+            while not done:
+                losses += self._train_pool(next(pools))
+                done = self.stopping or self.tokens >= plan.tokens
+                if len(losses) >= 50 or done:
+                    speed = (self.tokens - begun) / (time.monotonic() - began)
+                    loss, missed = np.mean(losses, 0).round(4).tolist()
+                    self._log(loss=loss, missed=missed, speed=round(speed))
+                    losses.clear()
+                if self.ranks.first and (done or time.monotonic() - saved > plan.every_s):
+                    self.save()
+                    for split, talks in seen.items():
+                        self._log(split=split, exact=self.exact(talks))
+                    saved = time.monotonic()
 
-    def _train_pool(self, rows: Rows) -> Iterator[tuple[float, float]]:
-        """Train on what is left of the pool, or until the stop."""
-        made = self._pool(rows)
+    def _pools(self) -> Generator[list[Batch]]:
+        plan, ranks = self.plan, self.ranks
+        recipe = Recipe(
+            self.tokenizer, plan.seed, plan.batch_tokens, plan.longest, plan.long_from, ranks.rank, ranks.count
+        )
+        return ahead(recipe.pool, count(self.pool // ranks.count), plan.workers)
+
+    def _train_pool(self, made: list[Batch]) -> Iterator[tuple[float, float]]:
+        """Train on what is left of the pool, or until the stop; on as many batches as the others have of theirs."""
+        made = made[: self.ranks.least(len(made))]
+        # About the lengths of the others' at the same time, so that none waits long.
+        random.Random(self.pool // self.ranks.count).shuffle(made)
         for batch in made[self.batch :]:
             yield self._train(batch)
             self.batch += 1
             if self.stopping:
                 break
         if self.batch == len(made):
-            self.pool, self.batch, self.pool_began = self.pool + self.ranks.count, 0, self.tokens
-
-    def _pool(self, rows: Rows) -> list[Batch]:
-        """Batches of this process, as many as the others have and of about their lengths, so that none waits long."""
-        plan = self.plan
-        long = self.pool_began >= plan.long_from * plan.tokens and self.pool // self.ranks.count % _LONG_EVERY == 0
-        longest = plan.longest if long else min(plan.longest, SHORT)
-        made = batches(rows.pool(self.pool + self.ranks.rank, longest), self.plan.batch_tokens)
-        made = made[: self.ranks.least(len(made))]
-        random.Random(self.pool).shuffle(made)
-        return made
+            self.pool, self.batch = self.pool + self.ranks.count, 0
 
     def stop(self) -> None:
         """End after the step that is being made."""
