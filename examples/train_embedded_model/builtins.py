@@ -134,15 +134,8 @@ class Builtins:
         counts = [len(phrases("builtin", "calculator", name, test=False)) for name in names]
         name = rng.choices(names, [count**0.7 for count in counts])[0]
         values = {place: self._number() for place in "abcde"}
-        if name in ("power", "cube", "square"):
-            values["a"] = str(rng.randint(0, 99)) if rng.random() < 0.8 else values["a"]
-            values["b"] = str(rng.randint(0, 12))
-        elif name in _PERCENTS and rng.random() < 0.8:
-            values |= {
-                each: rng.choice((str(rng.randint(1, 99)), f"{rng.uniform(1, 30):.1f}")) for each in _PERCENTS[name]
-            }
-        if name == "compound":
-            values["c"] = str(rng.randint(1, 40))
+        if rng.random() < 0.8:
+            values |= {place: draw(rng) for place, draw in _USUAL.get(name, {}).items()}
         values |= {"x": f"{rng.uniform(0, 1000):.{rng.choice((1, 2, 3, 4, 5, 6))}f}", "n": str(rng.randint(1, 4))}
         words = {place: self._in_words(value) for place, value in values.items()}
         return self.say("calculator", name, **words), SUMS[name].format(**values)
@@ -300,12 +293,25 @@ SUMS = {
     "three_quarters": "{a} * 3 / 4", "shared_cents": "round({a} / {b}, 2)",
 }  # fmt: skip
 """What is said in words, and the expression that it means."""
-_PERCENTS = {
-    "percent": "a", "discount": "b", "raised": "b", "whole_of_percent": "b", "price_before_discount": "b",
-    "net_of_gross": "b", "simple_interest": "b", "compound": "b", "tip_split": "b", "discount_many": "c",
-    "two_discounts": "bc",
+
+
+def _percent(rng: random.Random) -> str:
+    return rng.choice((str(rng.randint(1, 99)), f"{rng.uniform(1, 30):.1f}"))
+
+
+def _up_to(most: int) -> Callable[[random.Random], str]:
+    return lambda rng: str(rng.randint(0, most))
+
+
+_USUAL: dict[str, dict[str, Callable[[random.Random], str]]] = {
+    "square": {"a": _up_to(99)}, "cube": {"a": _up_to(99)}, "power": {"a": _up_to(99), "b": _up_to(12)},
+    "percent": {"a": _percent}, "discount": {"b": _percent}, "raised": {"b": _percent},
+    "whole_of_percent": {"b": _percent}, "price_before_discount": {"b": _percent}, "net_of_gross": {"b": _percent},
+    "simple_interest": {"b": _percent, "c": _up_to(40)}, "compound": {"b": _percent, "c": _up_to(40)},
+    "tip_split": {"b": _percent, "c": _up_to(20)}, "discount_many": {"c": _percent},
+    "two_discounts": {"b": _percent, "c": _percent},
 }  # fmt: skip
-"""The numbers that are percentages, and so mostly small."""
+"""The numbers that are mostly small, and how: percentages, exponents, years, people at a table."""
 
 
 def _value(expression: str) -> str | None:
