@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from train_embedded_model.conversations import Conversation, conversation, errands
+from train_embedded_model.conversations import Conversation, assignments, conversation, errands
 from train_embedded_model.drills import choosing, copying, practising
 from train_embedded_model.pointers import Finder, Pointer
 from train_embedded_model.tokens import Encoder
@@ -19,7 +19,7 @@ NAME_WEIGHT = 8.0
 BOXED, BOXED_ERRANDS = 0.4, 0.7
 """The shares of conversations and of errands over the tools of a server as it comes out of the box, besides those that
 happen to be: what a newcomer asks first has to be right most often."""
-_PRACTICE, _ERRANDS = 0.12, 0.4
+_PRACTICE, _ASSIGNMENTS, _ERRANDS = 0.12, 0.12, 0.4
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
@@ -139,6 +139,8 @@ def _any_conversation(rng: random.Random, longest: int, pool: int) -> Conversati
         return conversation(rng, turns=rng.choice((1, 1, 2)), most_tools=rng.choice((1, 2, 3)))
     if rng.random() < _PRACTICE:
         return practising(rng)
+    if rng.random() < _ASSIGNMENTS:
+        return assignments(rng)
     if rng.random() < _ERRANDS:
         return errands(rng, boxed=rng.random() < BOXED_ERRANDS)
     turns = rng.randint(8, 26) if longest > 1024 and rng.random() < 0.5 else None

@@ -11,6 +11,7 @@ from train_embedded_model.builtins import SPECS, Builtins, Task
 from train_embedded_model.phrases import phrases, split, table
 from train_embedded_model.pools import Pools, Value
 from train_embedded_model.rewording import reworded
+from train_embedded_model.roles import invented
 
 Call = tuple[str, dict[str, Any]]
 
@@ -59,6 +60,11 @@ def errands(rng: random.Random, *, boxed: bool = False) -> Conversation:
     return _Talk(rng, test=False, most_tools=12, boxed=boxed, bare=True).whole(rng.choice((3, 4, 5, 6, 8)))
 
 
+def assignments(rng: random.Random) -> Conversation:
+    """Errands for one to three tools that nobody wrote: which value is for which parameter, and what is not told."""
+    return _Talk(rng, test=False, most_tools=3, bare=True, invented=1.0).whole(rng.choice((3, 4, 5, 6, 8)))
+
+
 @dataclass(slots=True)
 class _Fact:
     asks: Sequence[str]
@@ -73,6 +79,8 @@ class _Talk:
     boxed: bool = False
     bare: bool = False
     """Calls get no results, and so no answers."""
+    invented: float = 0.2
+    """The share of tools that nobody wrote; with all of them the built-in ones are not there."""
     pools: Pools = field(init=False)
     builtins: Builtins = field(init=False)
     tools: list[world.Tool] = field(default_factory=list)
@@ -102,7 +110,9 @@ class _Talk:
         rng = self.rng
         shape = 0.0 if self.boxed else rng.random()
         others = 0
-        if shape < 0.44:  # a server as it comes out of the box, sometimes with a few more tools
+        if self.invented == 1:
+            others = rng.choice((1, 1, 2, 3))
+        elif shape < 0.44:  # a server as it comes out of the box, sometimes with a few more tools
             self.own = set(SPECS)
             others = rng.choice((0, 0, 0, 1, 2, 3, 4))
         elif shape < 0.56:
@@ -136,14 +146,18 @@ class _Talk:
             rng.shuffle(chosen)
             self.rivals = bool(alike)
         prefixes = self._prefixes()
-        for kind in map(self._perhaps_reworded, chosen):
+        for kind in map(self._perhaps_another, chosen):
             taken = [tool.name for tool in self.tools]
             self.tools.append(world.make_tool(self.pools, kind, rng.choice(prefixes), taken))
         return [tool.spec for tool in self.tools]
 
-    def _perhaps_reworded(self, kind: world.Kind) -> world.Kind:
-        """For training alone: what is held out is asked for as it was written."""
-        return reworded(self.pools, kind) if not self.test and self.rng.random() < 0.4 else kind
+    def _perhaps_another(self, kind: world.Kind) -> world.Kind:
+        """For training alone, one with words exchanged or one that nobody wrote: what is held out stays as it is."""
+        if self.test:
+            return kind
+        if self.rng.random() < self.invented:
+            return invented(self.pools)
+        return reworded(self.pools, kind) if self.rng.random() < 0.4 else kind
 
     def _prefixes(self) -> list[str]:
         """Client tools have plain names, those of MCP servers have the server's before them."""
@@ -217,7 +231,7 @@ class _Talk:
         elif self.own or self.rivals or rng.random() < 0.65:
             there = {tool.kind.id for tool in self.tools}
             absent = [kind for kind in world.kinds(test=self.test) if kind.id not in there]
-            text = _asked(self.pools, self._perhaps_reworded(rng.choice(absent)))
+            text = _asked(self.pools, self._perhaps_another(rng.choice(absent)))
         else:
             text = self.builtins.any_of(set(SPECS))().text
         self._user(self._dressed(text))

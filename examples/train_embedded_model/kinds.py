@@ -16,7 +16,7 @@ from typing import Any
 from train_embedded_model.pools import Pools, Value, held_out
 
 WORLD = Path(__file__).parent / "world"
-_NO_KINDS = ("builtin", "synonyms", "talk")
+_NO_KINDS = ("builtin", "roles", "synonyms", "talk")
 _LIKE_BUILTINS = "clocks_sums_memos"
 _PLACE = re.compile(r"\{(\w+)\}")
 

@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 from train_embedded_model.builtins import SPECS, SUMS
-from train_embedded_model.conversations import Conversation, conversation, errands
+from train_embedded_model.conversations import Conversation, assignments, conversation, errands
 from train_embedded_model.drills import choosing, practising
-from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds
+from train_embedded_model.kinds import WORLD, Kind, all_kinds, kinds, make_tool, request
 from train_embedded_model.phrases import phrases, table
 from train_embedded_model.pools import POOLS, Pools
 from train_embedded_model.rewording import reworded
+from train_embedded_model.roles import invented
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+MAKERS = (conversation, partial(conversation, test=True), errands, assignments, choosing, practising)
 SEEDS = st.integers(0, 2**32)
 
 
@@ -127,7 +129,7 @@ def words(kind: Kind) -> tuple[set[str], set[str]]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SEEDS, st.sampled_from([conversation, partial(conversation, test=True), errands, choosing, practising]))
+@given(SEEDS, st.sampled_from(MAKERS))
 def test_every_call_is_one_of_a_listed_tool_and_valid_by_its_schema(
     seed: int, make: Callable[[random.Random], Conversation]
 ) -> None:
@@ -174,6 +176,41 @@ def test_practice_asks_one_built_in_server_and_nothing_else(seed: int) -> None:
     answers = [message for message in talk.messages if message.role == "assistant"]
     assert len(answers) >= 6
     assert all(len(message.calls) == 1 and message.calls[0][0].startswith(f"{server}__") for message in answers)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS)
+def test_a_request_to_an_invented_tool_tells_all_that_is_required_and_nothing_that_the_call_lacks(seed: int) -> None:
+    pools = Pools(random.Random(seed), test=False)
+    kind = invented(pools)
+    required = {param.key for param in kind.params if param.required}
+    for ask in kind.asks:
+        told = re.findall(r"{(\w+)}", ask.text)
+        assert len(told) == len(set(told))
+        assert required <= {*told, *ask.given} <= {param.key for param in kind.params}
+    asked = request(pools, make_tool(pools, kind, "", []))
+    texts = {param.key for param in kind.params if param.type == "string" and param.pool != "enum"}
+    assert all(value in asked.text for key, value in asked.values.items() if key in texts)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS)
+def test_no_two_parameters_of_an_invented_tool_could_be_taken_for_each_other(seed: int) -> None:
+    params = invented(Pools(random.Random(seed), test=False)).params
+    for place, param in enumerate(params):
+        pair = param.key.removesuffix("_first").removesuffix("_second")
+        for other in params[place + 1 :]:
+            assert not set(param.names) & set(other.names) or other.key.startswith(pair)
+
+
+def test_every_way_to_tell_a_role_has_a_place_for_each_of_its_values_and_is_there_once() -> None:
+    for path in WORLD.glob("roles_*.toml"):
+        found = tomllib.loads(path.read_text())
+        for role in [*found.get("role", ()), *found.get("pair", ())]:
+            places = ["x"] if "names" in role else ["x", "y"]
+            assert [mark for mark in role["marks"] if sorted(re.findall(r"{(\w)}", mark)) != places] == []
+            assert len(set(role["marks"])) == len(role["marks"])
+            assert set(role["pools"]) <= POOLS
 
 
 def test_a_seed_makes_one_conversation_whatever_was_made_before_it() -> None:
