@@ -30,7 +30,8 @@ def reworded(pools: Pools, kind: Kind) -> Kind:
     others: dict[str, str] = {}
     for word in pools.rng.sample(shared, min(len(shared), pools.rng.choice((1, 2, 3, 4, 5)))):
         other = pools.made_word() if pools.rng.random() < 0.3 else pools.pick(pools.rng.choice(("noun", "word")))
-        if len(other) > 2 and other.isalpha() and other not in known and other not in others.values():
+        new = known.isdisjoint(other + ending for ending in _ENDINGS)
+        if len(other) > 2 and other.isalpha() and new and other not in others.values():
             others[word] = other
     if not others:
         return kind
