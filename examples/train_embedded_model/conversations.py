@@ -182,9 +182,9 @@ class _Talk:
             (self._tell, 9),
             (self._recall, 40 if self.facts else 0),
             (self._single, 55 if can_call else 0),
-            (self._two, 15 if can_call else 0),
+            (self._two, 20 if can_call else 0),
             (self._one_for_several, 3 if self.tools else 0),
-            (self._two_rounds, 15 if can_call and not self.bare else 0),
+            (self._two_rounds, 24 if can_call and not self.bare else 0),
         ]
         rng.choices([turn for turn, _ in turns], [weight for _, weight in turns])[0]()
 
@@ -288,9 +288,9 @@ class _Talk:
         if self.bare:
             return
         chance = self.rng.random()
-        if chance < 0.13:
+        if chance < 0.2:
             self._fails(task)
-        elif chance < 0.23:
+        elif chance < 0.32:
             self._denied(task)
         else:
             self._results([task])
