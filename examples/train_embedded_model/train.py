@@ -61,8 +61,8 @@ class Plan:
     ranks: int = min(4, os.cpu_count() or 1)
     """Processes that train together, each with a batch of its own a step; on a GPU, one."""
     workers: int = 0
-    """Processes beside each of these that make what it reads; with none it makes that itself, which on a CPU is a
-    twentieth of its time."""
+    """Processes beside each of these that make what it reads; with none it makes that itself, which on a CPU is one
+    part in eighty of its time."""
     threads: int = 1
     """Of each process."""
     device: str = "cpu"
