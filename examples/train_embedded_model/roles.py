@@ -63,7 +63,7 @@ _DESCRIPTIONS = (
     "{doing} a {thing}", "{doing} the {thing}", "Lets you {doing} a {thing}.", "To {doing} one {thing}",
     "{thing}: {doing}", "Tool to {doing} the {thing} of a user",
 )  # fmt: skip
-_RESULTS = ("ok", "done", "accepted", '{{"ok": true}}', "It is done.")
+_RESULTS = ("ok", "done", "accepted", '{"ok": true}', "It is done.")
 
 
 def _fitting(rng: random.Random, count: int) -> list[_Part]:
