@@ -20,6 +20,7 @@ BOXED, BOXED_ERRANDS = 0.4, 0.7
 """The shares of conversations and of errands over the tools of a server as it comes out of the box, besides those that
 happen to be: what a newcomer asks first has to be right most often."""
 _PRACTICE, _ASSIGNMENTS, _ERRANDS = 0.12, 0.12, 0.4
+"""Shares of the rows, each of what the ones before it have left; the rest are whole conversations."""
 _LENGTHS = (*range(128, 1025, 128), 1280, 1536, 2048, 3072, 4096)
 """Every shape of a batch is compiled once, so there are few."""
 _POOL = 192
