@@ -45,7 +45,7 @@ class _Part:
 
 
 def invented(pools: Pools) -> Kind:
-    """A kind with one to five parameters."""
+    """A kind with one to four parts, each of one parameter or of two."""
     rng = pools.rng
     parts = _fitting(rng, rng.choices((1, 2, 3, 4), (25, 35, 25, 15))[0])
     action, thing = rng.choice(_table()["actions"]), pools.pick(rng.choice(("noun", "noun", "word")))

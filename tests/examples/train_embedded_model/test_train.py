@@ -1,6 +1,7 @@
 """A shortened training: it learns, it can be stopped and goes on, and both exported forms hold the same numbers."""
 
 import json
+import multiprocessing
 import shutil
 import sys
 from dataclasses import replace
@@ -80,6 +81,20 @@ def test_a_run_that_was_stopped_learns_what_one_that_was_not_would_have_learnt(p
     assert (resumed.step, resumed.tokens, resumed.pool) == (whole.step, whole.tokens, whole.pool)
     for ours, theirs in zip(resumed.network.parameters(), whole.network.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_a_run_that_others_make_batches_for_learns_what_it_would_have_learnt_by_itself(
+    plan: Plan, tmp_path: Path
+) -> None:
+    short = replace(plan, tokens=20_000)
+    alone, helped = replace(short, out=tmp_path / "alone"), replace(short, out=tmp_path / "helped", workers=1)
+    trainers = [Trainer(alone), Trainer(helped)]
+    for trainer in trainers:
+        trainer.run()
+    ours, theirs = (trainer.network.state_dict() for trainer in trainers)
+    assert trainers[0].step == trainers[1].step > 1
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert not multiprocessing.active_children()
 
 
 def test_both_exported_forms_hold_the_same_numbers(trained: Path) -> None:
