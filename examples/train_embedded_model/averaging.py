@@ -47,7 +47,7 @@ def main() -> None:
     paths, shares = given.parts[::2], given.parts[1::2]
     try:
         torch.save(averaged([Path(path) for path in paths], [float(share) for share in shares]), given.out)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         parser.error(str(error))
 
 

@@ -48,3 +48,4 @@ def test_the_command_writes_the_mean_or_says_what_is_wrong(tmp_path: Path) -> No
     assert run(paths[0], "0.5", paths[1], "0.5").returncode == 0
     assert torch.equal(torch.load(tmp_path / "mean")["network"]["norm.weight"], torch.full((4,), -3.0))
     assert "come to 1" in run(paths[0], "0.5", paths[1]).stderr
+    assert "No such file or directory: 'missing'" in run("missing", "1").stderr.splitlines()[-1]
