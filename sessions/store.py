@@ -18,6 +18,7 @@ from tenuto.sessions.records import CallRecord, KeyRecord, PauseRecord, RunRecor
 from tenuto.sessions.session import Session
 from tenuto.sessions.writer import QUEUE_LIMIT, Writer
 from tenuto.sessions.writes import Write, expiring, merged, statements, writes
+from tenuto.threads import Drive, Thread
 
 _WAITING_READS = 1000
 _EXPIRED_AT_ONCE = 100
@@ -33,10 +34,10 @@ class Store:
     Every coroutine raises StoreFailed where the database fails, Overloaded where too many wait for it.
     """
 
-    def __init__(self, database: Database, queue_limit: int = QUEUE_LIMIT) -> None:
+    def __init__(self, database: Database, queue_limit: int = QUEUE_LIMIT, drive: Drive = Thread) -> None:
         self._database = database
         self._statements = statements(database.dialect)
-        self._writer = Writer(self._write, queue_limit)
+        self._writer = Writer(self._write, queue_limit, drive)
         self._readers = anyio.CapacityLimiter(READERS)
         self._reading = 0
 

@@ -10,6 +10,7 @@ from queue import Empty, Full, Queue
 
 from tenuto.errors import Overloaded, StoreFailed
 from tenuto.sessions.writes import Write
+from tenuto.threads import Drive, Next, Thread
 
 QUEUE_LIMIT = 10_000
 """How many commits may wait before the next is refused."""
@@ -33,16 +34,20 @@ class Writer:
     """Runs `write` in its own thread for groups of commits. `commit` on an event loop, `close` anywhere.
 
     `write` makes one transaction of the commits it is given. A group that fails is tried again one by one, so that a
-    bad commit fails alone.
+    bad commit fails alone. `drive` is what stands for the thread.
     """
 
-    def __init__(self, write: Callable[[Sequence[Sequence[Write]]], None], queue_limit: int = QUEUE_LIMIT) -> None:
+    def __init__(
+        self,
+        write: Callable[[Sequence[Sequence[Write]]], None],
+        queue_limit: int = QUEUE_LIMIT,
+        drive: Drive = Thread,
+    ) -> None:
         self._write = write
         self._queue: Queue[_Commit | None] = Queue(queue_limit)
         self._closed = False
         self._gate = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="tenuto-store", daemon=True)
-        self._thread.start()
+        self._driver = drive("tenuto-store", self._work)
 
     async def commit(self, writes: Sequence[Write]) -> None:
         """Return when the writes are durable. Cancelling the wait does not take them back.
@@ -60,6 +65,7 @@ class Writer:
                 self._queue.put_nowait(commit)
             except Full:
                 raise Overloaded("the store's queue", 1.0) from None
+        self._driver.wake()
         await commit.done
 
     def close(self) -> None:
@@ -68,24 +74,27 @@ class Writer:
             first, self._closed = not self._closed, True
         if first:
             self._queue.put(None, timeout=_CLOSE_TIMEOUT_S)
-        self._thread.join(_CLOSE_TIMEOUT_S)
+            self._driver.wake()
+        self._driver.join(_CLOSE_TIMEOUT_S)
 
-    def _run(self) -> None:
-        while (head := self._queue.get()) is not None:
-            group = [head]
-            last = False
-            while len(group) < _GROUP_LIMIT and not last:
-                try:
-                    following = self._queue.get_nowait()
-                except Empty:
-                    break
-                if following is None:
-                    last = True
-                else:
-                    group.append(following)
+    def _work(self, wait: bool) -> Next:
+        """Write one group."""
+        try:
+            head = self._queue.get(block=wait)
+        except Empty:
+            return Next.IDLE
+        group: list[_Commit] = []
+        while head is not None:
+            group.append(head)
+            if len(group) == _GROUP_LIMIT:
+                break
+            try:
+                head = self._queue.get_nowait()
+            except Empty:
+                break
+        if group:
             self._settle(group, self._outcomes(group))
-            if last:
-                return
+        return Next.ENDED if head is None else Next.MORE
 
     def _outcomes(self, group: list[_Commit]) -> list[StoreFailed | None]:
         failed = self._attempt([commit.writes for commit in group])

@@ -1,7 +1,6 @@
 """An engine as the event loop sees it: one thread for one model, commands in, a stream of events out for each round."""
 
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from tenuto.errors import Overloaded, ShuttingDown
 from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.engine.messages import (
     Cancel,
+    Command,
     Event,
     Failed,
     Release,
@@ -28,6 +28,7 @@ from tenuto.runtime.engine.messages import (
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.engine.stream import Outlet, RoundStream
 from tenuto.runtime.engine.worker import Worker
+from tenuto.threads import Drive, Next, Thread
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,12 @@ class EngineState:
 
 
 class Engine:
-    """One model's engine. Event-loop thread only; made inside a running loop, freed by `stop`."""
+    """One model's engine. Event-loop thread only; made inside a running loop, freed by `stop`.
 
-    def __init__(self, name: str, pipeline: Pipeline, settings: EngineSettings) -> None:
+    `drive` is what stands for its thread.
+    """
+
+    def __init__(self, name: str, pipeline: Pipeline, settings: EngineSettings, drive: Drive = Thread) -> None:
         self._name = name
         self._settings = settings
         self._slots = pipeline.backend.info.slots
@@ -71,8 +75,7 @@ class Engine:
         self._round_s = 1.0
         self._outlet = Outlet(self._deliver, self._end)
         self._worker = Worker(pipeline, settings.host_cache_bytes, settings.prefill_chunk, self._outlet.send)
-        self._thread = threading.Thread(target=self._work, name=f"engine-{name}", daemon=True)
-        self._thread.start()
+        self._driver = drive(f"engine-{name}", self._work)
 
     def reserve(self) -> None:
         """Take a place for one round to come. `unreserve` gives it back, at the latest right before that round.
@@ -109,19 +112,19 @@ class Engine:
 
     def cancel(self, sequence: str) -> None:
         """Stop the sequence's open round within a step; its stream ends with Stopped."""
-        self._worker.commands.put(Cancel(sequence))
+        self._tell(Cancel(sequence))
 
     def release(self, sequence: str) -> None:
         """Forget a sequence and free its cache."""
         self._lengths.pop(sequence, None)
-        self._worker.commands.put(Release(sequence))
+        self._tell(Release(sequence))
 
     def state(self) -> EngineState:
         """How it is doing. Any thread."""
         counters = self._worker.counters
         idle_s = time.monotonic() - counters.last_step if counters.busy else 0.0
         return EngineState(
-            alive=self._thread.is_alive(),
+            alive=self._driver.is_alive(),
             steps=counters.steps,
             seconds_since_step=idle_s,
             sequences=self._worker.states(),
@@ -133,19 +136,26 @@ class Engine:
     async def stop(self, timeout_s: float = 10.0) -> None:
         """Cancel all rounds and end the thread, which may take a step. All streams have ended when this returns."""
         self._stopping = True
-        self._worker.commands.put(Stop())
+        self._tell(Stop())
         with anyio.move_on_after(timeout_s + 1):
-            await anyio.to_thread.run_sync(partial(self._thread.join, timeout_s), abandon_on_cancel=True)
-        if self._thread.is_alive():
+            await anyio.to_thread.run_sync(partial(self._driver.join, timeout_s), abandon_on_cancel=True)
+        if self._driver.is_alive():
             log.error("the engine of %s did not stop within %g s", self._name, timeout_s)
         self._end()
 
-    def _work(self) -> None:
+    def _work(self, wait: bool) -> Next:
         """The body of the thread. However it ends, the loop is told."""
+        following = Next.ENDED
         try:
-            self._worker.run()
+            following = self._worker.work(wait)
         finally:
-            self._outlet.end()
+            if following is Next.ENDED:
+                self._outlet.end()
+        return following
+
+    def _tell(self, command: Command) -> None:
+        self._worker.commands.put(command)
+        self._driver.wake()
 
     def _begin(self, sequence: str, length: int, command: Submit | Resume) -> RoundStream:
         self._check_alive()
@@ -154,11 +164,11 @@ class Engine:
         self._lengths[sequence] = length
         self._lengths.move_to_end(sequence)
         self._forget_oldest()
-        self._worker.commands.put(command)
+        self._tell(command)
         return stream
 
     def _check_alive(self) -> None:
-        if self._stopping or not self._thread.is_alive():
+        if self._stopping or not self._driver.is_alive():
             raise ShuttingDown(f"the engine of {self._name} has stopped")
 
     def _forget_oldest(self) -> None:

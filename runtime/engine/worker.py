@@ -33,6 +33,7 @@ from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
 from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State, common_prefix
 from tenuto.runtime.engine.stops import Stops
+from tenuto.threads import Next
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +79,19 @@ class Worker:
             State.PAUSED: max(paused, 0),
         }
 
-    def run(self) -> None:
-        """Work until Stop. A bug in here ends the thread, and with it all open rounds; the engine tells them."""
+    def work(self, wait: bool) -> Next:
+        """Take what has come, and make one step; with nothing to do, `wait` for a command. It ends with Stop.
+
+        A bug in here ends the thread, and with it all open rounds; the engine tells them.
+        """
         try:
-            while self._take_commands():
+            if self._take_commands(wait):
                 self._admit()
                 self._flush()  # what the commands brought about does not wait for the step
                 if self._prefilling or self._decoding:
                     self._step()
                 self._flush()
+                return Next.IDLE if self._is_idle and self.commands.empty() else Next.MORE
             for sequence in list(self._sequences.values()):
                 self._cancel(sequence)
                 self._release(sequence)
@@ -95,18 +100,22 @@ class Worker:
             for sequence in self._sequences.values():
                 if sequence.open is not None:
                     sequence.open.sampler.close()
-        finally:
-            self._flush()
-            self._backend.close()
+        self._flush()
+        self._backend.close()
+        return Next.ENDED
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._waiting or self._prefilling or self._decoding)
 
     # Commands.
 
-    def _take_commands(self) -> bool:
-        """Read what has come; wait only when there is nothing to do. False on Stop."""
-        idle = not (self._waiting or self._prefilling or self._decoding)
+    def _take_commands(self, wait: bool) -> bool:
+        """Read what has come; `wait` only when there is nothing to do. False on Stop."""
+        idle = self._is_idle
         self.counters.busy = not idle
         while True:
-            if not idle and self.commands.empty():
+            if self.commands.empty() and not (idle and wait):
                 return True
             command = self.commands.get()
             if idle:
