@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from tenuto.errors import ConfigurationError
 from tenuto.pipelines.loader import LoadSettings, load, model_id
-from tenuto.runtime.api.auth import Keys, principal_of
+from tenuto.runtime.api.auth import Keys, holder, principal_of
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
 from tenuto.runtime.engine.engine import Engine, EngineSettings
@@ -32,6 +32,7 @@ from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import StoredNotes
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.lock import DataFolder
+from tenuto.sessions.principal import Principal, Role
 from tenuto.sessions.store import Store
 from tenuto.tools.approvals import Permission
 from tenuto.tools.builtin import Calculator, Clock, Notes
@@ -215,11 +216,21 @@ def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, h
         allowed_hosts=(settings.host, *settings.allowed_hosts),
         allowed_origins=settings.allowed_origins,
     )
-    keys = Keys(settings.api_key, secret, open_to_all=not settings.api_key and is_loopback(settings.host))
+    holders = _holders(settings)
+    keys = Keys(holders, secret, open_to_all=not holders and is_loopback(settings.host))
     app = Starlette(
         routes=[*routes(runner, metrics, api, host.servers), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS
     )
     return guarded(app, keys, api)
+
+
+def _holders(settings: Settings) -> dict[str, Principal]:
+    """Who has which key."""
+    holders = {key: holder(key) for key in settings.api_key}
+    for each in settings.keys:
+        roles = {role for role, has in ((Role.PERSON, each.person), (Role.ADMIN, each.admin)) if has}
+        holders[each.key] = holder(each.key, each.name, roles)
+    return holders
 
 
 async def _drain(runner: Runner, mcp: Endpoint, news: News, seconds: float) -> None:

@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -40,6 +49,16 @@ def _several(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _objects(value: Any) -> Any:
+    """Flags and the environment have no tables: there, each is a JSON object, or all stand in a JSON list."""
+    if isinstance(value, str):
+        value = json.loads(value)
+        return value if isinstance(value, list) else [value]
+    if isinstance(value, (tuple, list)):
+        return [json.loads(each) if isinstance(each, str) else each for each in value]
+    return value
+
+
 def _words(value: Any) -> Any:
     """`all` and `none` are words, however they came; anything else is a list of names."""
     names = _several(value)
@@ -53,6 +72,21 @@ def data_folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "tenuto"
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "tenuto"
+
+
+class Key(BaseModel):
+    """A key, and what its holder is: without a `name` nobody but this key, with one the user of that name.
+
+    A `person` stands behind each of its requests, so that a tool that asks may be called by them; an `admin` sees what
+    the programs of MCP servers write.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str = Field(repr=False, pattern=r"\S")
+    name: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    person: bool = False
+    admin: bool = False
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_several)]
@@ -91,6 +125,11 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs a key.")
     port: int = Field(8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: Names = Field((), repr=False, description="A key that clients must present as a bearer token.")
+    keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_objects)] = Field(
+        (),
+        repr=False,
+        description="A key with what its holder is: {key, name, person, admin}; in tenuto.toml a table [[keys]].",
+    )
     allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
     allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
     max_body_bytes: ByteSize = Field(ByteSize(16 << 20), gt=0, description="Largest request body.")
@@ -129,10 +168,20 @@ class Settings(BaseSettings):
     def _an_open_door_has_a_lock(self) -> Self:
         if any(not key.strip() for key in self.api_key):
             raise ValueError(f"an API key is empty ({flag('api_key')}, {variable('api_key')})")
-        if not self.api_key and not is_loopback(self.host):
+        described = [each.key for each in self.keys]
+        if len(set(described)) < len(described) or not set(described).isdisjoint(self.api_key):
+            raise ValueError(f"an API key is given twice ({flag('api_key')}, {flag('keys')})")
+        if self.api_key or described:
+            return self
+        if not is_loopback(self.host):
             raise ValueError(
                 f"listening on {self.host} lets other machines in, so a key is required: give {flag('api_key')} or"
                 f" {variable('api_key')}, or listen on 127.0.0.1"
+            )
+        if "*" in self.allowed_hosts:
+            raise ValueError(
+                "allowed_hosts * lets every web page in that gives this machine a name of its own (DNS rebinding), so a"
+                f" key is required: give {flag('api_key')} or {variable('api_key')}, or name the hosts"
             )
         return self
 
@@ -217,5 +266,5 @@ def _problem(location: tuple[int | str, ...], error: ErrorDetails, given: Mappin
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1)
         return f"{where}: there is no such setting" + (f"; did you mean {near[0]}?" if near else "")
-    shown = "" if name == "api_key" else f" (it is {error['input']!r})"
+    shown = "" if name in ("api_key", "keys") else f" (it is {error['input']!r})"
     return f"{where}: {error['msg']}{shown}"

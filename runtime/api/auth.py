@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -10,33 +10,36 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenuto.errors import Unauthenticated
 from tenuto.runtime.api.errors import openai_response
-
-LOCAL = "local"
-"""The principal of this machine's own user: the local secret, or a loopback address without keys."""
+from tenuto.sessions.principal import LOCAL, Principal, Role
 
 
-def principal_of(request: Request) -> str:
+def principal_of(request: Request) -> Principal:
     """Who asks. Only behind `Authentication`."""
     principal = request.state.principal
-    assert isinstance(principal, str)
+    assert isinstance(principal, Principal)
     return principal
 
 
+def holder(key: str, name: str | None = None, roles: Iterable[Role] = ()) -> Principal:
+    """Who has a key: the user of that name, with whichever key; else one who is named by the key's digest."""
+    return Principal(f"key-{_digest(key).hex()[:16]}" if name is None else f"user-{name}", frozenset(roles))
+
+
 class Keys:
-    """The keys that a server knows. A principal is named by its key's digest, never by the key.
+    """The keys that a server knows, and who holds each.
 
     With `open_to_all`, which is for loopback without keys, everybody is the local user, whatever token they send.
     """
 
     def __init__(
-        self, api_keys: Collection[str], local_secret: str | None = None, *, open_to_all: bool = False
+        self, holders: Mapping[str, Principal], local_secret: str | None = None, *, open_to_all: bool = False
     ) -> None:
         self._open = open_to_all
-        self._principals = [(_digest(key), f"key-{_digest(key).hex()[:16]}") for key in api_keys]
+        self._principals = [(_digest(key), principal) for key, principal in holders.items()]
         if local_secret is not None:
             self._principals.append((_digest(local_secret), LOCAL))
 
-    def principal(self, authorization: str | None) -> str:
+    def principal(self, authorization: str | None) -> Principal:
         """Who an Authorization header stands for.
 
         Raises:
@@ -49,7 +52,7 @@ class Keys:
             raise Unauthenticated("an API key is needed: Authorization: Bearer KEY")
         presented = _digest(token.strip())
         # Every key is compared, so that the time tells nothing of where one fits.
-        matches = [name for known, name in self._principals if hmac.compare_digest(known, presented)]
+        matches = [principal for known, principal in self._principals if hmac.compare_digest(known, presented)]
         if not matches:
             raise Unauthenticated("this API key is not known")
         return matches[0]

@@ -52,7 +52,7 @@ class RunsApi:
         return EventStream(_frames(run, after), keep_alive_s=self.keep_alive_s)
 
     async def _run(self, request: Request) -> Run:
-        return await self.runner.run(principal_of(request), request.path_params["id"])
+        return await self.runner.run(principal_of(request).id, request.path_params["id"])
 
 
 def described(run: Run) -> Response:

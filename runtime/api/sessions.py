@@ -36,23 +36,25 @@ class SessionsApi:
         limit = number(request, "limit", _PAGE, least=1, most=_MAX_PAGE)
         after = request.query_params.get("after")
         implicit = switch(request, "implicit")
-        found = await self.runner.list_sessions(principal_of(request), implicit=implicit, limit=limit + 1, after=after)
+        found = await self.runner.list_sessions(
+            principal_of(request).id, implicit=implicit, limit=limit + 1, after=after
+        )
         return _json(session_page(found, limit))
 
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it."""
-        return _json(await self.runner.export_session(principal_of(request), request.path_params["id"]))
+        return _json(await self.runner.export_session(principal_of(request).id, request.path_params["id"]))
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""
         body = parse_object(await read_body(request))
         session_id = checked_session_id(request.path_params["id"], "id")
-        return _json(session_facts(await self.runner.import_session(principal_of(request), session_id, body)))
+        return _json(session_facts(await self.runner.import_session(principal_of(request).id, session_id, body)))
 
     async def delete(self, request: Request) -> Response:
         """Forget a session; its open run is cancelled."""
         session_id = request.path_params["id"]
-        await self.runner.delete_session(principal_of(request), session_id)
+        await self.runner.delete_session(principal_of(request).id, session_id)
         return _json({"id": session_id, "object": "session.deleted", "deleted": True})
 
     async def fork(self, request: Request) -> Response:
@@ -60,7 +62,7 @@ class SessionsApi:
         body = await read_body(request)
         wire = validate(Fork, parse_object(body)) if body else Fork()
         new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
-        forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
+        forked = await self.runner.fork_session(principal_of(request).id, request.path_params["id"], wire.at, new_id)
         return _json(session_facts(forked))
 
 

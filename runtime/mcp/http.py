@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from tenuto.sessions.principal import Principal
+
 MAX_CONNECTIONS = 1000
 """Handshake-era clients that may be connected at a time; each holds a task and its buffers."""
 
@@ -24,7 +26,9 @@ MAX_CONNECTIONS = 1000
 class Endpoint:
     """An ASGI application for one route. Works while `run` is entered; an instance can be run once."""
 
-    def __init__(self, server: Server[Any], *, principal_of: Callable[[Request], str], max_body_bytes: int) -> None:
+    def __init__(
+        self, server: Server[Any], *, principal_of: Callable[[Request], Principal], max_body_bytes: int
+    ) -> None:
         self._principal_of = principal_of
         self._manager = StreamableHTTPSessionManager(
             server, max_request_body_size=max_body_bytes, max_sessions=MAX_CONNECTIONS
@@ -57,7 +61,7 @@ class Endpoint:
             return
         # The SDK binds a connection to the user who opened it, so that no other can use its id.
         principal = self._principal_of(Request(scope))
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
         await self._manager.handle_request(scope, receive, send)
 
     async def _hold(self, *, task_status: TaskStatus[None]) -> None:

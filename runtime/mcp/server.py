@@ -26,6 +26,7 @@ from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, Tel
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
 from tenuto.sessions.items import Attachment
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
 from tenuto.tools.validate import problems
@@ -36,7 +37,7 @@ GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
 
 
-def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], str]) -> Server[Any]:
+def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], Principal]) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
@@ -60,21 +61,24 @@ def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], st
 class _Desk:
     """The handlers, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: Runner, news: News, principal_of: Callable[[Any], str]) -> None:
+    def __init__(self, runner: Runner, news: News, principal_of: Callable[[Any], Principal]) -> None:
         self._runner, self._news, self._principal_of = runner, news, principal_of
+
+    def _who(self, context: Context) -> str:
+        return self._principal_of(context.request).id
 
     async def list_tools(self, context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """Our own tools, then the registry's, in one page."""
-        self._news.has_listed_tools(self._principal_of(context.request), context)
+        self._news.has_listed_tools(self._who(context), context)
         return t.ListToolsResult(tools=[*own_tools(), *(_listed(each) for each in self._runner.registry.list())])
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """A page of the caller's sessions."""
-        self._news.has_listed_sessions(self._principal_of(context.request), context)
+        self._news.has_listed_sessions(self._who(context), context)
         cursor = None if params is None else params.cursor
         with as_protocol_errors("resources/list"):
             expect_json("the cursor", cursor)
-            return await resources.listed(self._runner, self._principal_of(context.request), cursor)
+            return await resources.listed(self._runner, self._who(context), cursor)
 
     async def list_templates(
         self, _context: Context, _params: t.PaginatedRequestParams | None
@@ -85,21 +89,21 @@ class _Desk:
     async def read_resource(self, context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
         """One session."""
         with as_protocol_errors("resources/read"):
-            return await resources.read(self._runner, self._principal_of(context.request), str(params.uri))
+            return await resources.read(self._runner, self._who(context), str(params.uri))
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         """The older protocol's way to hear of a session."""
-        self._news.subscribe(self._principal_of(context.request), context, str(params.uri))
+        self._news.subscribe(self._who(context), context, str(params.uri))
         return t.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
         """And to hear of it no longer."""
-        self._news.unsubscribe(self._principal_of(context.request), context, str(params.uri))
+        self._news.unsubscribe(self._who(context), context, str(params.uri))
         return t.EmptyResult()
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
         """The newer protocol's way to hear of anything."""
-        return await self._news.listen(self._principal_of(context.request), context, params)
+        return await self._news.listen(self._who(context), context, params)
 
     async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
         """Any of them. Whatever goes wrong is a result in words."""
@@ -114,7 +118,7 @@ class _Desk:
             return failure("internal: the call failed inside the server; its log has the details")
 
     async def _dispatch(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
-        principal = self._principal_of(context.request)
+        principal = self._who(context)
         arguments = params.arguments or {}
         name = params.name
         expect_json("the arguments", arguments)

@@ -7,7 +7,7 @@ from hypothesis import settings as checks
 from hypothesis import strategies as st
 
 from tenuto.errors import ConfigurationError
-from tenuto.runtime.config import CONFIG, Settings, flag, is_loopback, load, takes_several, variable
+from tenuto.runtime.config import CONFIG, Key, Settings, flag, is_loopback, load, takes_several, variable
 
 SAMPLES: dict[str, tuple[str, str, Any]] = {
     # field: (as a flag or variable, as TOML, as it is then)
@@ -20,6 +20,7 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "host": ("::1", '"::1"', "::1"),
     "port": ("0", "0", 0),
     "api_key": ("sesame", '"sesame"', ("sesame",)),
+    "keys": ('{"key": "k", "person": true}', '[{key = "k", person = true}]', (Key(key="k", person=True),)),
     "allowed_hosts": ("box.local", '["box.local"]', ("box.local",)),
     "allowed_origins": ("https://a.example", '["https://a.example"]', ("https://a.example",)),
     "max_body_bytes": ("1MB", '"1MB"', 1_000_000),
@@ -185,3 +186,37 @@ def test_loopback_is_told_from_the_world(host: str, loopback: bool) -> None:
 
 def test_a_flag_is_the_fields_name_with_dashes() -> None:
     assert flag("max_body_bytes") == "--max-body-bytes"
+
+
+def test_a_key_in_the_file_says_what_its_holder_is() -> None:
+    Path("tenuto.toml").write_text('[[keys]]\nkey = "a"\nname = "ada"\nperson = true\n[[keys]]\nkey = "b"\n')
+    assert load().keys == (Key(key="a", name="ada", person=True), Key(key="b"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        '{"key": "sesame"',
+        '{"key": "sesame", "persn": true}',
+        '{"key": "sesame", "name": "a b"}',
+        '{"key": " "}',
+        '{"key": "sesame"}, {"key": "sesame"}',
+    ],
+)
+def test_a_key_that_is_given_wrongly_is_refused_and_not_shown(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENUTO_KEYS", f"[{given}]")
+    told = refusal()
+    assert told is not None
+    assert "sesame" not in told
+
+
+def test_a_key_is_not_described_and_given_plainly_too() -> None:
+    with pytest.raises(ConfigurationError, match="given twice"):
+        load({"keys": ('{"key": "k"}',), "api_key": ("k",)})
+
+
+def test_a_server_that_any_web_page_could_reach_does_not_start_without_a_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"allowed_hosts \*.* key is required"):
+        load({"allowed_hosts": ("*",)})
+    assert load({"allowed_hosts": ("*",), "api_key": ("k",)}).allowed_hosts == ("*",)
+    assert load({"allowed_hosts": ("*",), "keys": ('{"key": "k"}',)}).allowed_hosts == ("*",)
