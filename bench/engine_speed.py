@@ -30,7 +30,7 @@ async def ours(engine: Engine, count: int) -> float:
 
     async def follow(number: int) -> None:
         prompt = range(1000 + number, 1000 + number + PROMPT)
-        async for event in engine.submit(f"s{number}", prompt, limits):
+        async for event in engine.submit(f"s{number}", prompt, limits, principal="bench"):
             if isinstance(event, Sampled):
                 times[number].extend([time.perf_counter()] * len(event.tokens))
 

@@ -85,7 +85,9 @@ async def by_engine(engine: Engine, count: int) -> float:
     times: list[list[float]] = [[] for _ in range(count)]
 
     async def follow(number: int) -> None:
-        async for event in engine.submit(f"s{number}", prompt(number), Round(TOKENS + 1, Sampling(), frozenset())):
+        async for event in engine.submit(
+            f"s{number}", prompt(number), Round(TOKENS + 1, Sampling(), frozenset()), principal="bench"
+        ):
             if isinstance(event, Sampled):
                 times[number] += [time.perf_counter()] * len(event.tokens)
 

@@ -25,6 +25,7 @@ from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.server import build_server
@@ -80,6 +81,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
             policy=_policy(registry, configs, settings),
             metrics=metrics,
             expiries=Expiries(settings.client_tool_expires_s, settings.approval_expires_s),
+            shared_prefixes=SharedPrefixes(settings.shared_prefixes),
         )
         runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
 

@@ -136,6 +136,9 @@ class Settings(BaseSettings):
     max_connections: int = Field(1024, ge=1, description="Connections at a time; more are refused.")
     arrival_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request.")
     patience_s: float = Field(120.0, gt=0, description="Seconds that a client may leave its answer unread.")
+    shared_prefixes: Literal["none", "system"] = Field(
+        "none", description="What of a prompt's cache may serve another key's: nothing, or its system and tool block."
+    )
     queue_limit: int = Field(64, ge=1, description="Requests that may wait for each model; more are refused.")
     shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish when it stops.")
 

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import ContextTooLong, TenutoError
+from tenuto.runtime.api.auth import principal_of
 from tenuto.runtime.api.body import read_body
 from tenuto.runtime.api.completions_answer import Envelope, Text, TextChunks, choice, closing, usage
 from tenuto.runtime.api.completions_request import CompletionRequest, read_completion
@@ -35,7 +36,7 @@ class Completions:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         body = await read_body(request)
-        wanted = await anyio.to_thread.run_sync(read_completion, body, self.runner.models)
+        wanted = await anyio.to_thread.run_sync(read_completion, body, self.runner.models, principal_of(request))
         texts = Texts(wanted, self.runner)
         if wanted.stream:
             return MergedStream(texts.parts(), texts.closing(), texts, keep_alive_s=self.keep_alive_s)

@@ -10,6 +10,7 @@ from tenuto.runtime.api.completions_wire import DEFAULT_TOKENS, MOST_COMPLETIONS
 from tenuto.runtime.api.openai_chat_sampling import MOST_TOKENS, read_sampling, seeded
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.raw import RawRequest
+from tenuto.sessions.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class CompletionRequest:
     logprobs: bool
 
 
-def read_completion(body: bytes, models: Models) -> CompletionRequest:
-    """Read a request's body.
+def read_completion(body: bytes, models: Models, principal: Principal) -> CompletionRequest:
+    """Read the body of a principal's request.
 
     Raises:
         InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
@@ -51,7 +52,7 @@ def read_completion(body: bytes, models: Models) -> CompletionRequest:
     model = models.find(wire.model or None)
     return CompletionRequest(
         model,
-        tuple(text for prompt in wire.prompt for text in _texts(wire, prompt, model, n)),
+        tuple(text for prompt in wire.prompt for text in _texts(wire, prompt, model, n, principal)),
         stream=wire.stream is True,
         include_usage=wire.stream_options is not None and wire.stream_options.include_usage is True,
         logprobs=wire.logprobs is not None,
@@ -66,13 +67,13 @@ def prompt_tokens(codec: Codec, prompt: str | Sequence[int]) -> tuple[int, ...]:
     return (*(() if bos is None else (bos,)), *codec.tokenize(prompt))
 
 
-def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int) -> list[Wanted]:
+def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal) -> list[Wanted]:
     sampling = replace(
         read_sampling(wire, logprobs=wire.logprobs),
         temperature=model.temperature if wire.temperature is None else wire.temperature,
     )
     tokens = prompt_tokens(model.codec, prompt)
-    raw = RawRequest(model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
+    raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
     before = _echo(model.codec, prompt) if wire.echo else ""
     return [
         Wanted(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)

@@ -94,12 +94,15 @@ class Engine:
         assert self._reserved > 0, "what is given back was reserved"
         self._reserved -= 1
 
-    def submit(self, sequence: str, tokens: Sequence[int], round: Round, had: int = 0) -> RoundStream:
+    def submit(
+        self, sequence: str, tokens: Sequence[int], round: Round, had: int = 0, *, principal: str, named: int = 0
+    ) -> RoundStream:
         """Generate after `tokens`, whatever the sequence has seen before. The sequence must not have an open round.
 
-        Never refused by a full queue: what may be refused is `reserve`, before a run is begun.
+        `principal` is whose it is; with others it shares nothing but its first `named` tokens. Never refused by a full
+        queue: what may be refused is `reserve`, before a run is begun.
         """
-        return self._begin(sequence, len(tokens), Submit(sequence, tuple(tokens), round, had))
+        return self._begin(sequence, len(tokens), Submit(sequence, principal, tuple(tokens), round, had, named))
 
     def resume(self, sequence: str, offset: int, tokens: Sequence[int], round: Round) -> RoundStream:
         """Go on with a paused sequence of `offset` tokens, computing only what follows. `holds` must say so."""

@@ -53,14 +53,18 @@ class Round:
 class Submit:
     """Generate after `tokens`, which are all that the sequence's model shall have seen.
 
-    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence. `had` says how
-    many of them had one when the sequence last stopped, where the engine cannot know: in an earlier process.
+    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence of the same
+    `principal`. `had` says how many of them had one when the sequence last stopped, where the engine cannot know: in an
+    earlier process. The first `named` tokens are a prefix that those who have the very same one may share, whoever
+    they are.
     """
 
     sequence: str
+    principal: str
     tokens: tuple[int, ...]
     round: Round
     had: int = 0
+    named: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,8 @@ Command = Submit | Resume | Cancel | Release | Stop
 class RoundUsage:
     """What a round cost. `computed` counts prefill rows, `cached` the tokens of the prompt that were not computed,
     `sampled` the tokens generated, `new` the prompt's tokens less those whose cache existed at the last stop.
+
+    A cache that another principal's sequence lent is told as computed: nobody learns here what others have said.
     """
 
     prompt: int = 0

@@ -26,6 +26,16 @@ class HostCopy:
     snapshot: Snapshot
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """How a sequence came to its slot: whether a cache was `copied`, and how many of the tokens that it has now were
+    `lent` by another principal's sequence: those that its own principal's would not have given.
+    """
+
+    copied: bool = False
+    lent: int = 0
+
+
 class CacheResidency:
     """Slots and host memory of one backend. Engine thread only.
 
@@ -75,10 +85,11 @@ class CacheResidency:
             tokens = 0
         sequence.cached = tokens
 
-    def place(self, sequence: Sequence, victim: Sequence | None) -> bool:
-        """See to it that a sequence has a slot, with as much of its cache as can be had. True where one was copied.
+    def place(self, sequence: Sequence, victim: Sequence | None) -> Placed:
+        """See to it that a sequence has a slot, with as much of its cache as can be had.
 
-        That is its own, in the slot or from host memory, or a prefix that another sequence has in common with it.
+        That is its own, in the slot or from host memory, or a prefix that another sequence has in common with it: one
+        of the same principal, or one of another's that has named the very same prefix, which then is all it gives.
         At least one token is left to feed, so that there is something to sample from. Where no slot is free,
         `victim` gives its own. What the backend raises passes through; the sequence is then to be dropped.
         """
@@ -86,12 +97,15 @@ class CacheResidency:
         if sequence.slot is not None:
             self.keep(sequence, len(wanted))
             self.touch(sequence)
-            return False
+            return Placed()
         copy = self._host.get(sequence.id)
         own = 0 if copy is None else self._usable(len(copy.tokens), common_prefix(copy.tokens, wanted))
-        donor, shared = self._best_donor(wanted)
-        if shared < max(WORTH_SHARING, own + 1):
-            donor = None
+        least = max(WORTH_SHARING, own + 1)
+        donor, shared = self._best_donor(sequence, wanted, least)
+        lender, lent = self._best_lender(sequence, wanted, max(least, shared + 1))
+        unlent = shared if donor is not None else own
+        if lender is not None:
+            donor, shared = lender, lent
         if donor is not None or own == 0:
             self._drop_copy(sequence)
             copy = None
@@ -105,7 +119,7 @@ class CacheResidency:
         if lies_in_place:
             sequence.cached = held
             self.keep(sequence, shared)
-            return copied
+            return Placed(copied, lent=max(sequence.cached - unlent, 0))
         self._backend.release(slot)
         if source is not None:
             self._backend.fork(source, slot, shared)
@@ -115,7 +129,7 @@ class CacheResidency:
             self._drop_copy(sequence)
             sequence.cached = len(copy.tokens)
             self.keep(sequence, own)
-        return copied or sequence.cached > 0
+        return Placed(copied or sequence.cached > 0, lent=max(sequence.cached - unlent, 0))
 
     def drop(self, sequence: Sequence) -> None:
         """Free all that a sequence holds, on device and in host memory. A slot that cannot be emptied is free too."""
@@ -130,15 +144,34 @@ class CacheResidency:
         """How much of a cache of `held` tokens serves where `common` of them are wanted."""
         return common if common == held or self._backend.info.can_truncate else 0
 
-    def _best_donor(self, wanted: list[int]) -> tuple[Sequence | None, int]:
+    def _best_donor(self, sequence: Sequence, wanted: list[int], least: int) -> tuple[Sequence | None, int]:
+        """Of its principal's sequences the one that has the longest prefix in common with it, and how long that is."""
         best: Sequence | None = None
-        most = 0
+        most = least - 1
         for holder in self._holders.values():
-            if holder.cached > most and holder.tokens[:1] == wanted[:1]:
+            if holder.principal == sequence.principal and holder.cached > most and holder.tokens[:1] == wanted[:1]:
                 shared = self._usable(holder.cached, common_prefix(holder.tokens[: holder.cached], wanted))
                 if shared > most:
                     best, most = holder, shared
-        return best, most
+        return (best, most) if best is not None else (None, 0)
+
+    def _best_lender(self, sequence: Sequence, wanted: list[int], least: int) -> tuple[Sequence | None, int]:
+        """A sequence of another principal that has named the very same prefix.
+
+        All of it or nothing: who could have a part of a prefix that others wrote could find it out token by token.
+        """
+        named = sequence.named
+        if not least <= named <= len(wanted):
+            return None, 0
+        for holder in self._holders.values():
+            if (
+                holder.principal != sequence.principal
+                and holder.named == named <= holder.cached
+                and self._usable(holder.cached, named)
+                and holder.tokens[:named] == wanted[:named]
+            ):
+                return holder, named
+        return None, 0
 
     def _evict(self, victim: Sequence, successor: Sequence) -> tuple[int, bool]:
         """Move a cache to host memory if it fits there beside the copy that the successor comes back from.

@@ -71,7 +71,7 @@ class OpenRound:
     stops: Stops | None = None
     residency: Residency = Residency.NONE
     held: int = 0
-    """How many of the prompt's tokens had a cache, of its own or shared, when the sequence was admitted."""
+    """How many of the prompt's tokens had a cache among its principal's when the sequence was admitted."""
     admitted: float | None = None
     first_token: float | None = None
     computed: int = 0
@@ -87,6 +87,10 @@ class Sequence:
     """
 
     id: str
+    principal: str
+    """Whose it is; its cache serves no other, but for a prefix that both of them name."""
+    named: int = 0
+    """The first so many of its tokens are that prefix."""
     state: State = State.PAUSED
     tokens: list[int] = field(default_factory=list)
     cached: int = 0

@@ -138,7 +138,9 @@ class Worker:
                     return False
 
     def _submit(self, command: Submit) -> None:
-        sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence))
+        sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence, command.principal))
+        assert sequence.principal == command.principal, "a sequence does not change hands"
+        sequence.named = command.named
         tokens = list(command.tokens)
         same = common_prefix(sequence.tokens[: sequence.had], tokens)
         diverged = same < sequence.had
@@ -204,17 +206,19 @@ class Worker:
         assert sequence.open is not None
         sequence.open.residency = self.residency.where(sequence)
         try:
-            copied = self.residency.place(sequence, victim)
+            placed = self.residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
             log.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
             return True
         self._waiting.remove(sequence)
         sequence.on(Happening.ADMIT)
-        sequence.open.held = sequence.cached
+        sequence.open.held = sequence.cached - placed.lent
+        sequence.open.computed = placed.lent
+        self.counters.computed += placed.lent
         sequence.open.admitted = time.monotonic()
         self._prefilling[sequence.id] = sequence
-        return copied
+        return placed.copied
 
     # Steps.
 

@@ -26,6 +26,7 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.loop.text import TextStream
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.changes import AddItems, Change, MarkTurns, SavePause, SaveRun, SaveSession
@@ -61,6 +62,7 @@ class House:
     expiries: Expiries
     clock: Callable[[], float] = time.time
     """Seconds since the epoch."""
+    shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
 
 
 @dataclass(slots=True)
@@ -159,7 +161,13 @@ class Leg:
             self._stream = engine.resume(self._sequence, self._engine_tokens, whole[self._engine_tokens :], round)
         else:
             had = self._prompt.had if self.run.rounds else self.run.had
-            self._stream = engine.submit(self._sequence, whole, round, had)
+            whose = self.session.principal
+            self._stream = engine.submit(self._sequence, whole, round, had, principal=whose, named=self._named())
+
+    def _named(self) -> int:
+        assert self._prompt is not None
+        ledger = self.session.ledgers[self._prompt.fingerprint]
+        return self.house.shared_prefixes.of(ledger, self.session.items, self.model.codec, self.run.options.tools)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
         options = self.run.options

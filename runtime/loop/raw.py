@@ -13,12 +13,14 @@ from tenuto.runtime.loop.events import TextLogprob
 from tenuto.runtime.loop.holding import check_bias
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.text import Shown, TextStream
+from tenuto.sessions.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
     """What to go on from, and what the going on is held to. `model` None or `default` is the first."""
 
+    principal: Principal
     model: str | None
     prompt: tuple[int, ...]
     sampling: Sampling
@@ -61,7 +63,7 @@ class RawRun:
         round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
         model.engine.reserve()
         model.engine.unreserve()  # whatever is reserved is given back right before its round
-        self._stream = model.engine.submit(self._sequence, request.prompt, round)
+        self._stream = model.engine.submit(self._sequence, request.prompt, round, principal=request.principal.id)
 
     def __aiter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.terminal.client import Remote
 from tenuto.runtime.terminal.report import Section, bytes_text
+from tenuto.sessions.principal import LOCAL
 
 EMBEDDED = "embedded"
 PROMPT_TOKENS, DECODE_TOKENS = 256, 64
@@ -117,7 +118,7 @@ async def _round(engine: Engine, tokens: list[int]) -> RoundUsage:
     engine.unreserve()
     # Nothing ends it but its length, so that the figure is one of steps.
     held_to = Round(DECODE_TOKENS, Sampling(), frozenset())
-    async for event in engine.submit("doctor", tokens, held_to):
+    async for event in engine.submit("doctor", tokens, held_to, principal=LOCAL.id):
         match event:
             case Stopped():
                 return event.usage

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 READY = "tenuto ready on "
-START_S = 30.0
+START_S = 120.0
 STOP_S = 30.0
 
 

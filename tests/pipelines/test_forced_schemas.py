@@ -127,7 +127,7 @@ async def say(engine: Engine, codec: Codec, name: str, tools: list[ToolSpec], an
     number = int(name.rpartition("-")[2])
     round = Round(CELLS, Sampling(temperature=1.0, seed=number), codec.info.stop_tokens, grammar=grammar)
     tokens: list[int] = []
-    async for event in engine.submit(name, prompt(codec, tools), round):
+    async for event in engine.submit(name, prompt(codec, tools), round, principal="alice"):
         match event:
             case Sampled():
                 tokens += event.tokens

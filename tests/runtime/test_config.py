@@ -24,6 +24,7 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "allowed_hosts": ("box.local", '["box.local"]', ("box.local",)),
     "allowed_origins": ("https://a.example", '["https://a.example"]', ("https://a.example",)),
     "max_body_bytes": ("1MB", '"1MB"', 1_000_000),
+    "shared_prefixes": ("system", '"system"', "system"),
     "queue_limit": ("7", "7", 7),
     "max_connections": ("9", "9", 9),
     "arrival_s": ("2.5", "2.5", 2.5),

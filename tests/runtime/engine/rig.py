@@ -158,9 +158,12 @@ class Rig:
     backend: Watched
     codec: TemplateCodec
 
-    def begin(self, sequence: str, tokens: Sequence[int], **options: Any) -> Reading:
+    def begin(
+        self, sequence: str, tokens: Sequence[int], principal: str = "alice", named: int = 0, **options: Any
+    ) -> Reading:
         """Submit a round and read it."""
-        return self.read(self.engine.submit(sequence, tokens, round_of(**options)))
+        stream = self.engine.submit(sequence, tokens, round_of(**options), principal=principal, named=named)
+        return self.read(stream)
 
     def resume(self, sequence: str, offset: int, tokens: Sequence[int], **options: Any) -> Reading:
         """Resume and read."""

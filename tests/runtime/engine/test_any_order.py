@@ -1,6 +1,7 @@
 """Three hundred operations in any order, and nothing is left of them."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class Client:
             case "wait" if self.rounds:
                 await self.dice.choice(list(self.rounds.values())).ended()
 
-    def _options(self) -> dict[str, object]:
+    def _options(self) -> dict[str, Any]:
         return {"max_tokens": self.dice.choice([1, 5, 100]), "stop": self.dice.choice([(), ("go",)])}
 
     def _gather(self) -> None:

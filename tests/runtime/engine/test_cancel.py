@@ -180,4 +180,4 @@ async def stop_and_check(rig: Rig) -> None:
     with pytest.raises(ShuttingDown):
         rig.engine.reserve()
     with pytest.raises(ShuttingDown):
-        rig.engine.submit("new", rig.prompt("Hello!"), round_of())
+        rig.engine.submit("new", rig.prompt("Hello!"), round_of(), principal="alice")

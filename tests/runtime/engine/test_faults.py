@@ -82,7 +82,7 @@ BAD_ROUNDS = {
 async def test_a_round_that_cannot_be_held_fails_alone(make: Make, case: str) -> None:
     rig = make()
     company = rig.begin("company", rig.prompt("I am beside it."))
-    bad = rig.read(rig.engine.submit("bad", rig.prompt("Hello!"), BAD_ROUNDS[case]))
+    bad = rig.read(rig.engine.submit("bad", rig.prompt("Hello!"), BAD_ROUNDS[case], principal="alice"))
     await bad.failed()
     await company.stopped()
     assert company.tokens == rig.answer("I am beside it.")

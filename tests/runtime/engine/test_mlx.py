@@ -68,7 +68,7 @@ class Rig:
     fuse: Fuse
 
     def begin(self, sequence: str, tokens: Sequence[int], had: int = 0, **options: Any) -> Reading:
-        return self._read(self.engine.submit(sequence, tokens, round_of(**options), had))
+        return self._read(self.engine.submit(sequence, tokens, round_of(**options), had, principal="alice"))
 
     def resume(self, sequence: str, offset: int, tokens: Sequence[int], **options: Any) -> Reading:
         return self._read(self.engine.resume(sequence, offset, tokens, round_of(**options)))

@@ -44,9 +44,10 @@ class House:
         self.backend = Scripted(Script(slots=self.slots, cells=256, can_truncate=self.can_truncate), self.told)
         self.residency = CacheResidency(self.backend, self.host)
 
-    def use(self, name: str, tokens: list[int]) -> Sequence:
+    def use(self, name: str, tokens: list[int], principal: str = "alice", named: int = 0) -> Sequence:
         """Place a sequence with these tokens and feed what it lacks. Gives it; `cached` was what it had before."""
-        sequence = self.sequences.setdefault(name, Sequence(name))
+        sequence = self.sequences.setdefault(name, Sequence(name, principal))
+        sequence.named = named
         self.place(sequence, tokens)
         assert sequence.slot is not None
         self.had = sequence.cached
@@ -62,7 +63,7 @@ class House:
         victim = None
         if sequence.slot is None and self.residency.free_slots == 0:
             victim = self.residency.holders()[0]
-        self.residency.place(sequence, victim)
+        self.placed = self.residency.place(sequence, victim)
         assert sequence.cached < len(tokens)
         self.check()
 
@@ -292,3 +293,53 @@ def test_whatever_is_done_slots_hold_their_sequences_tokens_and_host_memory_its_
     for sequence in house.sequences.values():
         house.residency.drop(sequence)
     assert house.residency.cache_bytes() == {Residency.DEVICE: 0, Residency.HOST: 0}
+
+
+# Between principals.
+
+SYSTEM = words("s", 30)
+
+
+def test_another_principals_cache_is_never_given() -> None:
+    """Else whoever is told how much was cached could find out, token by token, what others have said."""
+    house = House(host=0, slots=3)
+    house.use("a", [*SYSTEM, *A])
+    house.use("b", [*SYSTEM, *B], principal="bob")
+    assert (house.had, house.placed.lent) == (0, 0)
+    house.use("more", [*SYSTEM, *C])
+    assert (house.had, house.placed.lent) == (len(SYSTEM), 0)
+
+
+def test_another_principals_cache_is_not_given_by_taking_over_its_slot() -> None:
+    house = House(host=0, slots=1)
+    house.use("a", [*SYSTEM, *A])
+    house.use("b", [*SYSTEM, *B], principal="bob")
+    assert house.had == 0
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_prefix_that_both_name_is_lent_and_no_token_more(slots: int) -> None:
+    house = House(host=0, slots=slots)
+    house.use("a", [*SYSTEM, *A], named=len(SYSTEM))
+    house.use("b", [*SYSTEM, *A, 1], principal="bob", named=len(SYSTEM))
+    assert house.had == house.placed.lent == len(SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("hers", "his"), [(30, 29), (29, 30), (30, 0), (0, 30), (29, 29)], ids=lambda named: f"{named} named"
+)
+def test_only_the_whole_of_the_very_same_named_prefix_is_lent(hers: int, his: int) -> None:
+    """A prefix of what another has named tells nothing; here all but its last token could be guessed."""
+    house = House(host=0)
+    house.use("a", [*SYSTEM, *A], named=hers)
+    house.use("b", [*SYSTEM[:-2], 1, *SYSTEM[-1:], *B] if hers == his else [*SYSTEM, *B], principal="bob", named=his)
+    assert house.had == 0
+
+
+def test_what_is_lent_is_told_apart_from_what_the_principal_had() -> None:
+    house = House(host=0, slots=3)
+    house.use("his", [*SYSTEM[:20], 1], principal="bob")
+    house.use("a", [*SYSTEM, *A], named=len(SYSTEM))
+    house.use("b", [*SYSTEM, *B], principal="bob", named=len(SYSTEM))
+    assert house.had == len(SYSTEM)
+    assert house.placed.lent == len(SYSTEM) - 20

@@ -10,7 +10,7 @@ FEW_TOKENS = st.lists(st.integers(0, 2))
 
 @given(st.lists(HAPPENINGS))
 def test_whatever_happens_follows_the_table_or_raises_and_changes_nothing(happenings: list[Happening]) -> None:
-    sequence = Sequence("s")
+    sequence = Sequence("s", "alice")
     for happening in happenings:
         before = sequence.state
         if (before, happening) in TRANSITIONS:
@@ -31,14 +31,14 @@ def test_every_state_can_be_reached_from_the_first_and_from_every_state_the_end(
                 return found
             found |= further
 
-    assert reached(Sequence("s").state) == set(State)
+    assert reached(Sequence("s", "alice").state) == set(State)
     assert all(State.RELEASED in reached(state) for state in State)
 
 
 @given(HAPPENINGS)
 def test_nothing_happens_to_a_released_sequence(happening: Happening) -> None:
     with pytest.raises(IllegalTransition):
-        Sequence("s", State.RELEASED).on(happening)
+        Sequence("s", "alice", state=State.RELEASED).on(happening)
 
 
 @given(HAPPENINGS)

@@ -23,6 +23,7 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.sharing import SharedPrefixes, Sharing
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import StoredNotes
 from tenuto.sessions.directory import Directory
@@ -98,6 +99,7 @@ class Setup:
     everywhere: Permission | None = None
     defaults: Defaults = field(default_factory=Defaults)
     queue: int = 64
+    sharing: Sharing = "none"
 
 
 class Process:
@@ -135,6 +137,7 @@ class Process:
             Metrics(),
             Expiries(),
             self.clock,
+            SharedPrefixes(setup.sharing),
         )
         try:
             async with Runner(house, self.store, self.models, setup.defaults) as self.runner:

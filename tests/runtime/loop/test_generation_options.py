@@ -13,6 +13,7 @@ from tenuto.runtime.engine.messages import StopCause
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.raw import RawPiece, RawRequest, RawRun
 from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
+from tenuto.sessions.principal import Principal
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import PATIENCE_S, answer, asks, call, client_tools, codec, events, says
 
@@ -20,6 +21,7 @@ FORMAT = ResponseFormat(
     "json_schema",
     {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
 )
+ALICE = Principal("alice")
 COUNT = asks("count", call("count__add", by=1), text="Well.", reasoning="Hm.")
 
 
@@ -162,7 +164,7 @@ async def test_where_there_are_no_tools_all_that_is_no_reasoning_is_text(open_pr
 
 def raw(text: str, **fields: Any) -> RawRequest:
     given: dict[str, Any] = {"sampling": Sampling(), "max_tokens": 100, **fields}
-    return RawRequest(None, tuple(codec().tokenize(text)), **given)
+    return RawRequest(ALICE, None, tuple(codec().tokenize(text)), **given)
 
 
 async def pieces(run: RawRun) -> list[RawPiece]:
@@ -182,7 +184,7 @@ def opened() -> tuple[int, ...]:
 
 async def test_a_raw_completion_goes_on_from_tokens_and_leaves_nothing_behind(open_process: Open) -> None:
     process = await open_process(says("hi", "héllo\nwörld"))
-    request = RawRequest(None, opened(), Sampling(logprobs=1), 100)
+    request = RawRequest(ALICE, None, opened(), Sampling(logprobs=1), 100)
     run = process.runner.complete(request)
     told = await pieces(run)
     assert "".join(piece.text for piece in told) == "héllo\nwörld"
@@ -194,15 +196,15 @@ async def test_a_raw_completion_goes_on_from_tokens_and_leaves_nothing_behind(op
 
 async def test_a_raw_completion_stops_at_its_strings_and_its_limit(open_process: Open) -> None:
     process = await open_process(says("hi", "one\ntwo"))
-    stopped = process.runner.complete(RawRequest(None, opened(), Sampling(), 100, ("\n",)))
+    stopped = process.runner.complete(RawRequest(ALICE, None, opened(), Sampling(), 100, ("\n",)))
     assert ("".join(piece.text for piece in await pieces(stopped)), stopped.cause) == ("one", StopCause.STOP_STRING)
-    cut = process.runner.complete(RawRequest(None, opened(), Sampling(), 2))
+    cut = process.runner.complete(RawRequest(ALICE, None, opened(), Sampling(), 2))
     assert ("".join(piece.text for piece in await pieces(cut)), cut.cause) == ("on", StopCause.LIMIT)
 
 
 async def test_a_raw_completion_that_is_closed_stops_and_frees_its_cache(open_process: Open) -> None:
     process = await open_process(says("hi", "y" * 5000))
-    run = process.runner.complete(RawRequest(None, opened(), Sampling(), 5000))
+    run = process.runner.complete(RawRequest(ALICE, None, opened(), Sampling(), 5000))
     with anyio.fail_after(PATIENCE_S):
         assert (await anext(run)).text == "y"
     run.close()
@@ -225,7 +227,7 @@ async def test_what_a_raw_completion_cannot_go_on_from_is_refused(open_process: 
     process = await open_process()
     for request, error, why in (
         (raw(""), InvalidRequest, "no tokens"),
-        (RawRequest(None, (10**6,), Sampling(), 1), InvalidRequest, "beyond the vocabulary"),
+        (RawRequest(ALICE, None, (10**6,), Sampling(), 1), InvalidRequest, "beyond the vocabulary"),
         (raw("a", max_tokens=0), InvalidRequest, "max_tokens"),
         (raw("a" * 16384), ContextTooLong, "the model takes 16384"),
         (raw("a", sampling=Sampling(logit_bias=((-5, 1.0),))), InvalidRequest, "-5 is no token"),
