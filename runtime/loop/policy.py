@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 from tenuto.tools.approvals import Decision, Permission, Rules, decide
 from tenuto.tools.registry import Registry
 
+NOBODY_ASKED = (
+    "The tool call {tool} was refused: it needs a person's word, this key is not a person's, and nobody can be asked."
+    ' To allow it, set person = true for the key in [[keys]] of tenuto.toml, or "permission" in its server\'s entry of'
+    " the MCP configuration; a client that declares form elicitation is asked."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -32,6 +38,13 @@ class Policy:
             client_can_answer=can_answer,
             remembered=remembered,
         )
+
+    def decide_direct(self, tool: str, *, has_word: bool) -> Decision:
+        """Whether a tool may be called from outside any session. `has_word`: a person has approved this very call."""
+        decision = self.decide(tool, request=None, can_answer=True, remembered=has_word)
+        if decision.permission is Permission.ASK:
+            return Decision(Permission.ASK, NOBODY_ASKED.format(tool=tool))
+        return decision
 
     def repeatable(self, tool: str) -> bool:
         """Whether a call that may have been made may be made again."""

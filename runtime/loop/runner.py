@@ -33,6 +33,7 @@ from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions import transfer
 from tenuto.sessions.changes import SavePause, SaveRun, SaveSession
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseRecord, PauseStatus, RunStatus, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
@@ -344,18 +345,28 @@ class Runner:
         """How many runs are at work, and how many wait for a client or a person."""
         return len(self._desk.working()), self._desk.waiting()
 
+    def needs_word(self, principal: Principal, name: str) -> bool:
+        """Whether a person must be asked before this principal calls a tool from outside any session."""
+        decision = self._house.policy.decide_direct(name, has_word=principal.is_person)
+        return decision.permission is Permission.ASK
+
     async def call_tool(
         self,
-        principal: str,
+        principal: Principal,
         name: str,
         arguments: dict[str, Any],
         progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None,
+        *,
+        approved: bool = False,
     ) -> ToolResult:
-        """Call a server's tool from outside any session. Whoever asks by himself has approved; a denial stays one."""
-        decision = self._house.policy.decide(name, request=None, can_answer=True, remembered=True)
-        if decision.permission is Permission.DENY:
+        """Call a server's tool from outside any session. A person who asks for it has approved it; a denial stays one.
+
+        `approved`: a person has been asked about this very call.
+        """
+        decision = self._house.policy.decide_direct(name, has_word=principal.is_person or approved)
+        if decision.permission is not Permission.AUTO:
             return ToolResult(decision.reason, is_error=True)
-        context = CallContext(principal, None, None, f"call_{uuid4().hex[:24]}", progress)
+        context = CallContext(principal.id, None, None, f"call_{uuid4().hex[:24]}", progress)
         try:
             return await self.registry.call(name, arguments, context)
         except ToolFailed as error:

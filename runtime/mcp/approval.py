@@ -3,9 +3,15 @@
 Until 2025-11-25 the server sends an elicitation while the call waits. Since 2026-07-28 the call returns with the
 question, and the client makes it again with the answer; its `request_state` names the pause, which only its own
 principal can decide, so it needs no seal.
+
+A tool that a client calls itself is asked about in the same ways. No run waits then: the state names the call, so that
+the answer is none to another one. A client that would forge a state could as well answer in the person's place.
 """
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import mcp.types as t
@@ -15,12 +21,16 @@ from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.events import RunPaused
 from tenuto.runtime.mcp.face import Context
 from tenuto.sessions.records import PauseReason
+from tenuto.tools.registry import Exported
 
 _ANSWER = "approval"
+_CHANGED = "this call repeats one that asked for an approval, but it or its tool is another one now; make it anew"
+_UNANSWERED = "this call repeats one that asked for an approval, but holds no answer to it"
+_APPROVE = {"type": "boolean", "title": "Call it", "description": "Whether the tool may be called."}
 _FORM: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "approve": {"type": "boolean", "title": "Call it", "description": "Whether the tool may be called."},
+        "approve": _APPROVE,
         "remember": {
             "type": "boolean",
             "title": "Do not ask again in this session",
@@ -30,6 +40,7 @@ _FORM: dict[str, Any] = {
     },
     "required": ["approve"],
 }
+_CALL_FORM: dict[str, Any] = {"type": "object", "properties": {"approve": _APPROVE}, "required": ["approve"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +110,53 @@ def answered(params: t.CallToolRequestParams) -> Answered | None:
     except ValidationError:
         state = None
     if state is None or not isinstance(reply, t.ElicitResult):
-        raise InvalidRequest("this call repeats one that asked for an approval, but holds no answer to it")
+        raise InvalidRequest(_UNANSWERED)
     return Answered(state.pause_id, _decision(reply), state.first, state.last)
+
+
+@dataclass(frozen=True, slots=True)
+class CallQuestion:
+    """Whether a tool may be called as a client asks for it, from outside any run."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    tool: Exported | None
+
+    async def ask(self, context: Context) -> Decision | None:
+        """As `ask` does."""
+        reply = await context.session.elicit_form(self._text, _CALL_FORM, related_request_id=context.request_id)
+        return _decision(reply)
+
+    def put(self) -> t.InputRequiredResult:
+        """As `question` does."""
+        params = t.ElicitRequestFormParams(message=self._text, requested_schema=_CALL_FORM)
+        return t.InputRequiredResult(
+            input_requests={_ANSWER: t.ElicitRequest(params=params)}, request_state=self._digest
+        )
+
+    def answered(self, params: t.CallToolRequestParams) -> Decision | None:
+        """What the repeated call answers.
+
+        Raises:
+            InvalidRequest: it was asked about another call, or the answer is missing.
+        """
+        if params.request_state != self._digest:
+            raise InvalidRequest(_CHANGED)
+        reply = (params.input_responses or {}).get(_ANSWER)
+        if not isinstance(reply, t.ElicitResult):
+            raise InvalidRequest(_UNANSWERED)
+        return _decision(reply)
+
+    @property
+    def _text(self) -> str:
+        return f"A program wants to call {self.name} with {json.dumps(self.arguments, ensure_ascii=False)}"
+
+    @property
+    def _digest(self) -> str:
+        """Names the call and what its tool says of itself."""
+        tool = None if self.tool is None else asdict(self.tool)
+        named = json.dumps([self.name, self.arguments, tool], sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _question(pause: RunPaused) -> str:

@@ -31,9 +31,10 @@ class TellingServer(Server[Any]):
 
 
 def can_ask(context: Context) -> bool:
-    """Whether the client can put a form to a person."""
+    """Whether the client can put a form to a person. One that names no kind of elicitation means forms."""
     capabilities = context.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 def failure(text: str, data: dict[str, Any] | None = None) -> t.CallToolResult:

@@ -20,7 +20,7 @@ from tenuto.errors import InvalidRequest, NotFound, TenutoError
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.runner import DENIED, Runner
 from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
@@ -130,7 +130,26 @@ class _Desk:
             return await self._resume(context, params, principal)
         if name in INPUTS:
             return success(await handles.answer(self._runner, principal, name, arguments))
-        result = await self._runner.call_tool(principal, name, arguments, progress=context.session.report_progress)
+        return await self._call(context, params, self._principal_of(context.request))
+
+    async def _call(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
+        """Call a server's tool for whoever asks, once a person has said yes where that is needed."""
+        name, arguments, approved = params.name, params.arguments or {}, False
+        if can_ask(context) and self._runner.needs_word(principal, name):
+            question = approval.CallQuestion(name, arguments, self._runner.registry.known(name))
+            if params.request_state is not None:
+                decision = question.answered(params)
+            elif not context.session.can_send_request:
+                return question.put()
+            else:
+                decision = await question.ask(context)
+            if decision is None:
+                return failure(f"nothing was decided, so {name} was not called")
+            if not decision.approve:
+                return failure(" ".join(filter(None, (DENIED, decision.message))))
+            approved = True
+        report = context.session.report_progress
+        result = await self._runner.call_tool(principal, name, arguments, progress=report, approved=approved)
         content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text), *map(_block, result.attachments)]
         return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
 
