@@ -4,7 +4,7 @@ A codec knows text and tokens and holds no weights; any thread may use it. A bac
 the engine's thread alone touches it. No requests, no sessions, no HTTP.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -162,10 +162,26 @@ class Codec(Protocol):
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
         """Names what a ledger's tokens depend on: tokeniser, template and tool block."""
 
+    @property
+    def looks_back(self) -> str | None:
+        """Why the whole conversation has to be rendered for what is new in it; None where a short stand-in will do.
+
+        Found out when it is first asked for, which takes a moment.
+        """
+
     def suffix(
-        self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, ended: bool
+        self,
+        before: Sequence[Item],
+        new: Sequence[Item],
+        tools: Sequence[ToolSpec],
+        *,
+        ended: bool,
+        said: Mapping[int, Sequence[int]] = ...,
     ) -> Rendered:
         """Render only what is new. `ended`: the tokens before it end with the end-of-turn token.
+
+        `said`: tokens that the model has sampled elsewhere for some of the new items, by their places, each after what
+        opened its turn. They stay as they are where such a turn is opened in the same way here.
 
         Raises:
             TemplateFailed: the chat template refused the conversation.

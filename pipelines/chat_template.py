@@ -1,12 +1,14 @@
 """A model's chat template: items in, template text and content slots out, cut at the items.
 
-Rendered as Hugging Face does it, with sentinels in place of content. No tokens here.
+Rendered as Hugging Face does it, with sentinels in place of content, and where the template does not look back, with a
+stand-in in place of a long past. No tokens here.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, takewhile
 from typing import Any
 
 import jinja2
@@ -16,8 +18,10 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
+from tenuto.pipelines import looking_back
 from tenuto.pipelines.message_fields import message_fields, tool_fields
 from tenuto.pipelines.slots import Slot, SlotTable, to_json
+from tenuto.pipelines.stand_in import stand_in
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolSpec, UserItem
 
 Part = str | Slot
@@ -38,6 +42,7 @@ _TEMPLATE_ERRORS = (
 # A smallest conversation with a call, to try a template with.
 _PROBE_TOOL = ToolSpec("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})
 _PROBE = (UserItem("x"), AssistantItem(calls=(ToolCall("call_0", "f", '{"a": "b"}'),)))
+_BOTH = (False, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,13 @@ class Suffix:
 
     items: tuple[tuple[Part, ...], ...]
     opening: tuple[Part, ...]
+    first: int = 0
+    """The first new item's number, as the owner of its slots."""
+
+    @property
+    def spans(self) -> tuple[tuple[Part, ...], ...]:
+        """All of it in order."""
+        return (*self.items, self.opening)
 
 
 class ChatTemplate:
@@ -72,21 +84,63 @@ class ChatTemplate:
         )
         self._closings = tuple(text for text in (self._closing(), *stop_texts) if text)
 
+    @cached_property
+    def looks_back(self) -> str | None:
+        """In words, what of a long past shows in what is written after it; None where nothing does.
+
+        Found out by some hundred renderings, when it is first asked for.
+        """
+
+        def parts(before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> object:
+            # As plain text: a slot of the one rendering equals no slot of the other.
+            suffix = self._suffix(before, new, tools)
+            return [[part.content if isinstance(part, Slot) else part for part in span] for span in suffix.spans]
+
+        return looking_back.looks_back(parts, looking_back.named(_environment().parse(self.text)))
+
     def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
-        """Render the conversation and keep what follows the content of its last item `before`.
+        """What follows the content of the last item `before`.
 
         An item's content ends with its last slot; an assistant's ends where its turn is closed, after its calls.
 
         Raises:
             TemplateFailed: the template refused the conversation, or has no place for one of the new items.
         """
+        short = stand_in(before)
+        if len(short) < len(before) and self.looks_back is None:
+            try:
+                return self._suffix(short, new, tools)
+            except TemplateFailed:
+                pass  # the whole says it with its own numbers, or is not refused at all
+        return self._suffix(before, new, tools)
+
+    def invitation(self, tools: Sequence[ToolSpec]) -> str:
+        """The text that the generation prompt adds to a conversation; empty where it adds none."""
+        try:
+            plain, inviting = ("".join(map(str, self._render(_PROBE[:1], tools, opening=both))) for both in _BOTH)
+        except TemplateFailed:
+            return ""
+        return inviting.removeprefix(plain) if inviting.startswith(plain) else ""
+
+    @staticmethod
+    def opening_of(suffix: Suffix, place: int, invitation: str) -> tuple[Part, ...]:
+        """What would have opened the assistant's turn that a suffix has at `place`, as far as the suffix tells.
+
+        What a template writes before a turn can end otherwise than what invites one, which ends as the invitation does.
+        """
+        owner = suffix.first + place
+        lead = list(takewhile(lambda part: not (isinstance(part, Slot) and part.owner == owner), suffix.items[place]))
+        text = lead.pop() if lead and not isinstance(lead[-1], Slot) else ""
+        return (*lead, _joined(text, invitation))
+
+    def _suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
         items = [*before, *new]
         parts = self._render(items, tools, opening=True)
         _require_places(items, len(before), parts)
         ends = self._ends(items, parts)
         places = [ends[len(before) - 1] if before else (0, 0), *ends[len(before) :], (len(parts), 0)]
         spans = [_between(parts, begin, end) for begin, end in pairwise(places)]
-        return Suffix(items=tuple(spans[:-1]), opening=spans[-1])
+        return Suffix(items=tuple(spans[:-1]), opening=spans[-1], first=len(before))
 
     def opening(self) -> str:
         """The template text that opens an assistant's turn after a user's message; empty where none can be told."""
@@ -190,6 +244,13 @@ def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) ->
             raise TemplateFailed(
                 f"the model's chat template has no place for the {role} message at item {index}", "messages"
             )
+
+
+def _joined(text: str, invitation: str) -> str:
+    """A text up to where the invitation begins in it, be it cut at the text's end, and then the invitation."""
+    places = range(len(text) + 1)
+    begins = (place for place in places if text.startswith(invitation[: len(text) - place], place))
+    return text[: next(begins)] + invitation if invitation else text
 
 
 def _between(parts: Sequence[Part], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Part, ...]:

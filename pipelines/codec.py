@@ -5,6 +5,7 @@ A pipeline brings a Tokenizer; everything above it is the same for all of them.
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tenuto.pipelines.base import CodecInfo, Constraint, GrammarSource, Rendered, TextDecoder, ToolChoice, TurnParser
@@ -16,6 +17,8 @@ from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.slots import Slot
 from tenuto.pipelines.vocabulary import vocabulary_of
 from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
+
+_NOTHING: Mapping[int, Sequence[int]] = MappingProxyType({})
 
 _KNOWN_FINGERPRINTS = 256
 """A fingerprint is asked for some times in each request, mostly for the same tools."""
@@ -118,21 +121,41 @@ class TemplateCodec:
             digest.update(part)
         return digest.hexdigest()[:32]
 
+    @property
+    def looks_back(self) -> str | None:
+        """Why the whole conversation has to be rendered for what is new in it; None where a short stand-in will do."""
+        return self._template.looks_back
+
     def suffix(
-        self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, ended: bool
+        self,
+        before: Sequence[Item],
+        new: Sequence[Item],
+        tools: Sequence[ToolSpec],
+        *,
+        ended: bool,
+        said: Mapping[int, Sequence[int]] = _NOTHING,
     ) -> Rendered:
         """Render only what is new. `ended`: the tokens before it end with the end-of-turn token.
+
+        `said`: tokens that the model has sampled elsewhere for some of the new items, by their places, each after what
+        opened its turn. They stay as they are where such a turn is opened in the same way here.
 
         Raises:
             TemplateFailed: the chat template refused the conversation, or has no place for a new item.
         """
         suffix = self._template.suffix(before, new, tools)
-        spans = [self._part_tokens(parts) for parts in (*suffix.items, suffix.opening)]
-        if not before:
-            spans[0] = self._with_bos(spans[0])
-        elif ended and isinstance(before[-1], AssistantItem) and not before[-1].incomplete:
-            spans[0] = self._after_stop(spans[0])
-        return Rendered(items=tuple(map(tuple, spans[:-1])), opening=tuple(spans[-1]))
+        invitation = self._template.invitation(tools) if said else ""
+        spans: list[tuple[int, ...]] = []
+        ended = ended and bool(before) and _can_end(before[-1])
+        for place, parts in enumerate(suffix.spans):
+            sampled = tuple(said.get(place, ()))
+            if sampled and self._opens(self._template.opening_of(suffix, place, invitation), sampled, ended=ended):
+                spans.append(sampled)
+                ended = sampled[-1] in self._vocabulary.stops and _can_end(new[place])
+                continue
+            spans.append(tuple(self._span_tokens(parts, ended=ended, first=not before and not place)))
+            ended = False
+        return Rendered(items=tuple(spans[:-1]), opening=spans[-1])
 
     def tokenize(self, text: str) -> list[int]:
         """Text as content: no control and no marker token comes of it."""
@@ -186,6 +209,16 @@ class TemplateCodec:
                 tokens += self._tokenizer.template_tokens(part)
         return tokens
 
+    def _span_tokens(self, parts: Sequence[Part], *, ended: bool, first: bool = False) -> list[int]:
+        tokens = self._part_tokens(parts)
+        if first:
+            return self._with_bos(tokens)
+        return self._after_stop(tokens) if ended else tokens
+
+    def _opens(self, opening: Sequence[Part], sampled: tuple[int, ...], *, ended: bool) -> bool:
+        tokens = self._span_tokens(opening, ended=ended)
+        return sampled[: len(tokens)] == tuple(tokens)
+
     def _with_bos(self, tokens: list[int]) -> list[int]:
         bos = self._tokenizer.bos
         return tokens if bos is None or tokens[:1] == [bos] else [bos, *tokens]
@@ -195,3 +228,8 @@ class TemplateCodec:
         stops = self._vocabulary.stops
         place = next((place for place, token in enumerate(tokens) if token in stops), -1)
         return tokens[place + 1 :]
+
+
+def _can_end(item: Item) -> bool:
+    """Whether the model can have ended its turn with this item itself."""
+    return isinstance(item, AssistantItem) and not item.incomplete

@@ -146,7 +146,7 @@ def _load_script(source: Source) -> Pipeline:
     from tenuto.pipelines import scripted
 
     backend = scripted.ScriptedBackend(scripted.read_script(source.path))
-    codec = TemplateCodec(model=source.id, tokenizer=scripted.ScriptedTokenizer(), template=scripted.TEMPLATE)
+    codec = _codec(source, scripted.ScriptedTokenizer(), scripted.TEMPLATE)
     return Pipeline(codec, backend, temperature=0.0)
 
 
@@ -183,7 +183,10 @@ def _make_mlx(mlx: ModuleType, source: Source, settings: LoadSettings) -> Pipeli
 def _codec(source: Source, tokenizer: Tokenizer, template: str | None) -> TemplateCodec:
     if template is None:
         logger.warning("%s has no chat template; ChatML is used, and it will call no tools", source.path)
-    return TemplateCodec(model=source.id, tokenizer=tokenizer, template=template or _CHATML)
+    codec = TemplateCodec(model=source.id, tokenizer=tokenizer, template=template or _CHATML)
+    if codec.looks_back is not None:  # found out here, before anybody waits for it
+        logger.info("%s: whole conversations are rendered at each turn: %s", source.id, codec.looks_back)
+    return codec
 
 
 def _llama_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":

@@ -58,7 +58,9 @@ class SlotTable:
 
     def slot(self, content: str, owner: int | None, *, raw: bool = False) -> Slot:
         """A new slot. `owner` is its item, None for a tool's text; `tojson` does not quote `raw` JSON."""
-        slot = Slot(f"{_OPEN}{len(self._slots)}{_CLOSE}")
+        # All are equally long, so that a template that measures a text sees the same at any place. Nine characters
+        # are what some templates demand of a call's id.
+        slot = Slot(f"{_OPEN}{len(self._slots):07}{_CLOSE}")
         slot.content, slot.owner, slot.raw, slot.table = content, owner, raw, self
         self._slots.append(slot)
         return slot

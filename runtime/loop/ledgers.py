@@ -70,9 +70,16 @@ def prompt(
         held = tuple(ledger.tokens if covered == ledger.items else ledger.tokens[: ledger.offsets[covered]])
     others = [one for key, one in ledgers.items() if key != name and key[:_HALF] == name[:_HALF]]
     said = _sampled_elsewhere(others, covered, min(keep, len(items)), items)
-    spans, opening = _render(codec, tools, items, covered, held, said)
+    rendered = codec.suffix(
+        items[:covered],
+        items[covered:],
+        tools,
+        ended=bool(held) and held[-1] in codec.info.stop_tokens,
+        said={place - covered: span for place, span in said.items()},
+    )
     further = any(min(one.items, keep) > covered for one in others)
-    return Prompt(name, covered, held, spans, opening, _had(ledger, items[:covered]), tools_changed=further)
+    had = _had(ledger, items[:covered])
+    return Prompt(name, covered, held, rendered.items, rendered.opening, had, tools_changed=further)
 
 
 def _had(ledger: Ledger | None, items: Sequence[Item]) -> int:
@@ -83,37 +90,15 @@ def _had(ledger: Ledger | None, items: Sequence[Item]) -> int:
 
 def _sampled_elsewhere(
     others: Sequence[Ledger], covered: int, keep: int, items: Sequence[Item]
-) -> list[tuple[int, Span]]:
+) -> dict[int, Sequence[int]]:
     """The assistant's items that this ledger lacks and another has, with their tokens there."""
     if not others:
-        return []
+        return {}
     furthest = max(others, key=lambda one: one.items)
     end = min(furthest.items, keep)
     # Nothing can be rendered before the first item, so that one is not among them.
     places = (place for place in range(max(covered, 1), end) if isinstance(items[place], AssistantItem))
-    return [(place, tuple(furthest.span(place))) for place in places]
-
-
-def _render(
-    codec: Codec,
-    tools: Sequence[ToolSpec],
-    items: Sequence[Item],
-    begin: int,
-    held: Span,
-    said: Sequence[tuple[int, Span]],
-) -> tuple[tuple[Span, ...], Span]:
-    """Spans for `items[begin:]` and the opening, as they come about when the model says again what it has `said`."""
-    stops = codec.info.stop_tokens
-    ended = bool(held) and held[-1] in stops
-    spans: list[Span] = []
-    for place, span in said:
-        rendered = codec.suffix(items[:begin], items[begin:place], tools, ended=ended)
-        if span[: len(rendered.opening)] != rendered.opening:
-            continue  # it was opened in another way, so it is rendered like the others
-        spans += [*rendered.items, span]
-        begin, ended = place + 1, span[-1] in stops
-    rendered = codec.suffix(items[:begin], items[begin:], tools, ended=ended)
-    return (*spans, *rendered.items), rendered.opening
+    return {place: furthest.span(place) for place in places}
 
 
 def extend(session: Session, prompt: Prompt) -> list[Change]:

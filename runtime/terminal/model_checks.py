@@ -83,6 +83,7 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
         "vocabulary": codec.info.vocabulary,
         "reads": sorted(codec.info.modalities),
         "tool calls": calls,
+        "a turn renders": _rendered(codec.looks_back),
     }
     if not calls:
         section.wrong(
@@ -90,6 +91,10 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
             "use a model whose template has tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
             broken=False,
         )
+
+
+def _rendered(looks_back: str | None) -> str:
+    return "what is new" if looks_back is None else f"the whole conversation, in a worker thread: {looks_back}"
 
 
 def _served(can_batch: bool) -> str:

@@ -1,11 +1,12 @@
 """The paragraph `Which tools the model sees`: the server's, the client's, and what a request says of them."""
 
 import json
+from typing import Any
 
 import pytest
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.base import Rendered, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.runtime.loop.intake import Defaults
@@ -270,3 +271,30 @@ async def test_a_client_that_changes_its_tools_may_do_so_with_its_results(open_p
     assert done.run_id == paused.run_id
     assert await seen(process) == ["weather", "other"]
     assert [one.model_text for one in await process.items() if isinstance(one, ToolResultItem)] == ["rain", "sun"]
+
+
+class CountingCodec(TemplateCodec):
+    """Counts how often a conversation is rendered."""
+
+    rendered = 0
+
+    def suffix(self, *arguments: Any, **options: Any) -> Rendered:
+        self.rendered += 1
+        return super().suffix(*arguments, **options)
+
+
+def test_a_change_of_tools_renders_a_long_conversation_once() -> None:
+    """It took one rendering of the whole for each of the model's turns, and the server stood still meanwhile."""
+    codec = CountingCodec("counting", ScriptedTokenizer(), TEMPLATE)
+    items: list[Item] = [item for n in range(50) for item in (UserItem(f"ask {n}"), AssistantItem(f"say {n}"))]
+    opened = prompt(codec, (), {}, 0, items)
+    ledger = Ledger(opened.fingerprint)
+    for item, span in zip(items, opened.spans, strict=True):
+        ledger.append(span)
+        if isinstance(item, AssistantItem):  # as the model said it, end and all
+            ledger.cut(ledger.items - 1)
+            ledger.append([*opened.opening, *codec.tokenize(f"<{item.text}>"), *codec.info.stop_tokens])
+    codec.rendered = 0
+    changed = prompt(codec, (WEATHER,), {ledger.fingerprint: ledger}, len(items), items)
+    assert codec.rendered == 1
+    assert all(f"<say {n}><|end|>" in codec.detokenize(changed.spans[2 * n + 1]) for n in range(50))
