@@ -19,7 +19,9 @@ import uvicorn
 from tenuto.errors import ConfigurationError
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
+from tenuto.runtime.connection_table import Table
 from tenuto.runtime.connections import Bounds, Connection, check
+from tenuto.runtime.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +41,9 @@ def run(settings: Settings) -> None:
         TenutoError: it cannot start; the text says why.
     """
     _log_to_stderr(settings.log_level)
+    watchdog = None if sys.platform == "win32" else Watchdog(settings.shutdown_s)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(settings))
+        runner.run(_serve(settings, watchdog))
 
 
 def _log_to_stderr(level: str) -> None:
@@ -54,19 +57,21 @@ def _log_to_stderr(level: str) -> None:
     logging.captureWarnings(True)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, watchdog: Watchdog | None) -> None:
     with listening(settings.host, settings.port) as listener:
         url = url_of(listener)
         async with opened(settings) as app:
-            await Server(app, url, settings).serve([listener])
+            await Server(app, url, settings, watchdog).serve([listener])
 
 
 class Server(uvicorn.Server):
     """uvicorn, with a ready line, a drain of the runs while it stops, and a clean end after a signal."""
 
-    def __init__(self, app: App, url: str, settings: Settings) -> None:
-        bounds = Bounds(settings.arrival_s, settings.patience_s, settings.max_connections)
-        connection: Any = functools.partial(Connection, bounds)  # uvicorn calls it as it would call a class
+    def __init__(self, app: App, url: str, settings: Settings, watchdog: Watchdog | None = None) -> None:
+        bounds = Bounds(settings.arrival_s, settings.patience_s, settings.max_connections, settings.max_head_bytes)
+        connection: Any = functools.partial(
+            Connection, bounds, Table(bounds.most)
+        )  # uvicorn calls it as it would call a class
         super().__init__(
             uvicorn.Config(
                 app.asgi,
@@ -81,7 +86,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GOODBYE_S,
             )
         )
-        self._app, self._url = app, url
+        self._app, self._url, self._watchdog = app, url, watchdog
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, then say so."""
@@ -123,6 +128,8 @@ class Server(uvicorn.Server):
             yield
             return
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        if self._watchdog is not None:
+            self._watchdog.watch()
         try:
             yield
         finally:

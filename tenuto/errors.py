@@ -111,6 +111,16 @@ class BodyTooLarge(TenutoError):
         self.limit = limit
 
 
+class HeadTooLarge(TenutoError):
+    """What a request says around its body, its head above all, is over the limit."""
+
+    code = "head_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the head of a request may have {limit} bytes, trailers and what frames chunks included")
+        self.limit = limit
+
+
 class Conflict(TenutoError):
     """The state of a thing does not allow the request now."""
 

@@ -22,11 +22,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts servers; each gets a folder of its own, and is ended after the test."""
     servers: list[Server] = []
 
-    def begin(*arguments: str, model: str | None = None, rules: Any = (), **settings: Any) -> Server:
+    def begin(
+        *arguments: str,
+        model: str | None = None,
+        program: tuple[str, ...] = ("-m", "tenuto"),
+        rules: Any = (),
+        **settings: Any,
+    ) -> Server:
         folder = tmp_path / f"server-{len(servers)}"
         folder.mkdir()
         name = script(folder / "model.json", rules, **settings) if model is None else model
-        server = Server(folder, name, arguments)
+        server = Server(folder, name, arguments, program=program)
         servers.append(server)
         return server.start()
 

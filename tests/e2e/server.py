@@ -39,6 +39,7 @@ class Server:
     model: str
     arguments: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "tenuto")
     url: str = ""
     process: subprocess.Popen[str] | None = None
 
@@ -55,7 +56,7 @@ class Server:
 
     def start(self) -> "Server":
         """Start it and wait for the ready line."""
-        command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--data-dir", str(self.data_dir)]
+        command = [sys.executable, *self.program, "serve", "--port", "0", "--data-dir", str(self.data_dir)]
         with (self.folder / "stderr.log").open("a") as log:
             self.process = subprocess.Popen(
                 [*command, "--model", self.model, *self.arguments],

@@ -125,8 +125,12 @@ def test_a_body_that_ends_with_its_client_leaves_nothing_behind(server: Server) 
 
 
 def test_more_connections_than_allowed_are_refused_in_words(server: Server, sockets: ExitStack) -> None:
+    """Where every place has a request under way; an idle connection would give way."""
     for _ in range(20):
-        sockets.enter_context(connect(server))
+        client = sockets.enter_context(connect(server))
+        client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert client.recv(65536)
+        client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
     one_too_many = sockets.enter_context(connect(server))
     one_too_many.sendall(request("hello"))
     head, _, content = whatever_comes(one_too_many).partition(b"\r\n\r\n")
