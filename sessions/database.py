@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from tenuto.errors import ConfigurationError
+from tenuto.sessions.private import make_private_file
 
 READERS = 4
 """How many reads may go on at once, each with a connection of its own."""
@@ -77,6 +78,7 @@ class Database:
         if self._in_memory:
             engine = _create(self._url, poolclass=StaticPool, connect_args=arguments)
         else:
+            self._make_file()
             engine = _create(self._url, pool_size=READERS + 1, max_overflow=0, connect_args=arguments)
 
         @event.listens_for(engine, "connect")
@@ -92,6 +94,14 @@ class Database:
             connection.exec_driver_sql("BEGIN")
 
         return engine
+
+    def _make_file(self) -> None:
+        """SQLite makes what lies beside the database with the mode of the database."""
+        assert self._url.database is not None
+        try:
+            make_private_file(Path(self._url.database))
+        except OSError as exc:
+            raise ConfigurationError(f"cannot open the store {self._url}: {exc.strerror or exc}") from exc
 
     def _migrate(self) -> None:
         config = Config()

@@ -12,8 +12,11 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tenuto.errors import ConfigurationError
+from tenuto.sessions.private import make_private
 
 _LOCK, _OWNER = "lock", "owner.json"
+_OURS = (_LOCK, f"{_OWNER}*", "sessions.db*", "serve.log", "snapshots")
+"""What there may be of ours in a data folder, which may hold other things as well."""
 # Somebody who only asks for the owner holds the lock for an instant, and an owner has no entry at first and at last.
 _PATIENCE_S = 0.2
 _ENTRY_S = 2.0
@@ -44,11 +47,12 @@ class DataFolder:
         """Own the folder, made where there is none. Blocks for at most a moment.
 
         Raises:
-            ConfigurationError: another process owns it, or the folder cannot be used.
+            ConfigurationError: another process owns it, or the folder cannot be used, or kept from other users.
         """
         lock: FileLock | None = None
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path, *_OURS)
             lock = _lock(path)
             lock.acquire(timeout=_PATIENCE_S)
             return cls(path, lock)

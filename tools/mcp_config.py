@@ -35,12 +35,16 @@ HttpKind = Literal["auto", "http", "sse"]
 
 @dataclass(frozen=True, slots=True)
 class StdioTarget:
-    """A program to start. Its environment may hold secrets, so it is not shown."""
+    """A program to start. Its arguments and its environment may hold secrets, so they are not shown.
+
+    `expanded` is what variables of the environment gave to the arguments.
+    """
 
     command: str
-    args: tuple[str, ...] = ()
+    args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
+    expanded: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,12 @@ class _Reading:
             args=tuple(expand(f"args.{index}", value) for index, value in enumerate(entry.args)),
             env={name: expand(f"env.{name}", value) for name, value in entry.env.items()},
             cwd=None if entry.cwd is None else expand("cwd", entry.cwd),
+            expanded=tuple(
+                self.environ[found[1]]
+                for each in entry.args
+                for found in _VARIABLE.finditer(each)
+                if found[1] in self.environ
+            ),
         )
 
     def _kind(self, entry: _Entry) -> HttpKind:

@@ -281,7 +281,7 @@ class McpServerAnswer(Shape):
     tools: list[str] = Field(description="Those that it lists, under the names that models see.")
     restarts: int
     last_error: str | None
-    stderr: list[str] = Field(description="The last lines that it wrote, without secrets.")
+    stderr: list[str] = Field(description="The last lines that it wrote, without secrets; none but for an admin's key.")
 
 
 class McpServersAnswer(Shape):

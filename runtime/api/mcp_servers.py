@@ -1,4 +1,4 @@
-"""GET /v1/mcp/servers: the configured MCP servers, how each stands, and what it said last. Never a secret."""
+"""GET /v1/mcp/servers: the configured MCP servers, how each stands, and to an admin what it wrote. Never a secret."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.runtime.api.auth import principal_of
 from tenuto.runtime.api.query import number
 from tenuto.tools.host import ServerState
 from tenuto.tools.registry import Registry
@@ -36,8 +37,13 @@ class McpServersApi:
     registry: Registry
 
     async def index(self, request: Request) -> Response:
-        """All servers, in the order of the configuration. `stderr` says how many lines of each are wanted."""
+        """All servers, in the order of the configuration. `stderr` says how many lines of each are wanted.
+
+        What a server's program writes concerns all who use it, so only an admin sees it.
+        """
         lines = number(request, "stderr", STDERR_LINES, least=0, most=MAX_STDERR_LINES)
+        if not principal_of(request).is_admin:
+            lines = 0
         tools: dict[str, list[str]] = {}
         for each in self.registry.list():
             tools.setdefault(each.server, []).append(each.name)

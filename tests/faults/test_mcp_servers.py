@@ -183,12 +183,17 @@ def test_a_session_keeps_its_tools_while_the_list_changes(begin: Begin) -> None:
 
 def test_no_secret_of_the_configuration_is_shown(begin: Begin) -> None:
     echo = "import os, sys; print('key', os.environ['KEY'], file=sys.stderr); sys.exit(1)"
+    also = "import sys; print('key', sys.argv[2], file=sys.stderr); sys.exit(1)"
     server = begin(
-        leaky={"command": sys.executable, "args": ["-c", echo], "env": {"KEY": "s3cret-value"}}, calm=entry()
+        leaky={"command": sys.executable, "args": ["-c", echo], "env": {"KEY": "s3cret-value"}},
+        telling={"command": sys.executable, "args": ["-c", also, "--token", "s3cret-word"]},
+        calm=entry(),
     )
-    seen = state(server, "leaky")
-    assert "key ***" in seen["stderr"]
-    assert "s3cret" not in json.dumps(seen)
+    for name in ("leaky", "telling"):
+        seen = state(server, name)
+        assert "key ***" in seen["stderr"]
+        assert "s3cret" not in json.dumps(seen)
+    assert "s3cret" not in server.log
 
 
 def is_back(server: Server, name: str) -> bool:

@@ -68,6 +68,47 @@ def test_only_the_user_can_read_what_is_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
+def test_a_data_folder_that_was_open_to_other_users_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    (path / "snapshots" / "deep").mkdir(parents=True)
+    ours = ["lock", "owner.json", "sessions.db", "sessions.db-wal", "sessions.db-shm", "serve.log", "snapshots/deep/s"]
+    for name in (*ours, "notes.txt"):
+        (path / name).write_text("")
+        (path / name).chmod(0o644)
+    for folder in (path, path / "snapshots", path / "snapshots" / "deep"):
+        folder.chmod(0o755)
+    with DataFolder.acquire(path):
+        for name in ours:
+            assert stat.S_IMODE((path / name).stat().st_mode) == 0o600, name
+        for folder in (path, path / "snapshots", path / "snapshots" / "deep"):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE((path / "notes.txt").stat().st_mode) == 0o644, "it is not ours to change"
+
+
+def test_a_folder_for_all_users_is_not_closed_to_them_but_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    path.mkdir()
+    path.chmod(0o1777)
+    with pytest.raises(ConfigurationError, match=r"for all users \(its mode is 1777\).*shared/tenuto"):
+        DataFolder.acquire(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o1777
+
+
+def test_a_folder_that_cannot_be_closed_to_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a volume that belongs to another user, or a filesystem without modes."""
+    path = tmp_path / "data"
+    path.mkdir()
+    path.chmod(0o755)
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    for change in (forbidden, lambda *_, **__: None):
+        monkeypatch.setattr(Path, "chmod", change)
+        with pytest.raises(ConfigurationError, match=r"open to other users \(its mode is 0755\).*chmod go="):
+            DataFolder.acquire(path)
+
+
 def test_two_owners_have_different_secrets(tmp_path: Path) -> None:
     with DataFolder.acquire(tmp_path / "a") as a, DataFolder.acquire(tmp_path / "b") as b:
         assert a.owner.secret != b.owner.secret

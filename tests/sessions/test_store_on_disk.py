@@ -1,6 +1,7 @@
 """The store's file: what survives, what is refused, and that migrations and tables agree."""
 
 import asyncio
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,19 @@ async def test_what_was_committed_is_there_when_the_store_is_opened_again(tmp_pa
     store = Store.open(url_of(tmp_path), durability=durability)
     assert await store.session("alice", "s") == session
     store.close()
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_only_the_user_can_read_the_database(is_old: bool, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    if is_old:
+        (tmp_path / "some.db").touch(0o644)
+    database = Database(f"sqlite:///{tmp_path / 'some.db'}", "process")
+    with database.writing() as connection:
+        connection.exec_driver_sql("INSERT INTO notes VALUES ('n', 'k', 0, 'v')")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == {"some.db": 0o600, "some.db-wal": 0o600, "some.db-shm": 0o600}
+    database.close()
 
 
 @pytest.mark.parametrize(("durability", "level"), [("process", 1), ("full", 2)])

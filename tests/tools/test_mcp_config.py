@@ -85,6 +85,7 @@ def test_variables_and_the_home_directory_are_expanded() -> None:
         ("--key=s3cret", "default", "$KEY", "a~/b"),
         {"TOKEN": "s3cret"},
         "/home/ann",
+        ("s3cret",),
     )
     (server,) = parse({"s": {"url": "https://${HOST}/mcp", "headers": {"X": "Bearer ${KEY}"}}}, HOST="h", KEY="k")
     assert server.target == HttpTarget("https://h/mcp", {"X": "Bearer k"})
@@ -92,7 +93,10 @@ def test_variables_and_the_home_directory_are_expanded() -> None:
 
 def test_secrets_are_not_shown() -> None:
     servers = parse(
-        {"a": {"command": "x", "env": {"T": "s3cret"}}, "b": {"url": "http://h", "headers": {"T": "s3cret"}}}
+        {
+            "a": {"command": "x", "env": {"T": "s3cret"}, "args": ["--token", "s3cret"]},
+            "b": {"url": "http://h", "headers": {"T": "s3cret"}},
+        }
     )
     assert "s3cret" not in repr(servers)
 
