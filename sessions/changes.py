@@ -109,14 +109,6 @@ class PutNote:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CopyNotes:
-    """Copy all notes of one scope to another; what the other has under the same key is replaced."""
-
-    source: str
-    target: str
-
-
 Change = (
     SaveSession
     | AddItems
@@ -130,7 +122,6 @@ Change = (
     | SaveKey
     | DeleteSession
     | PutNote
-    | CopyNotes
 )
 
 

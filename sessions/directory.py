@@ -1,16 +1,19 @@
 """The sessions of this process: one object for each that is in use, loaded from the store and let go when idle."""
 
+import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import anyio
 
-from tenuto.errors import Conflict, InvalidRequest, NotFound, SessionBusy
+from tenuto.errors import CommitUnsettled, Conflict, InvalidRequest, NotFound, SessionBusy, SessionDamaged, TenutoError
 from tenuto.sessions import match
-from tenuto.sessions.changes import Change, CopyNotes, DeleteSession, PutNote, SaveSession, whole
+from tenuto.sessions.changes import Change, DeleteSession, PutNote, SaveSession, whole
+from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
@@ -22,14 +25,17 @@ from tenuto.sessions.store import Store
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _REFRESH_S = 60
 """An implicit session's time is prolonged in the store when it is used and this much of it has gone."""
+_COMMIT_S = 30.0
+"""How long a commit is waited for, and then its outcome before the session is read again."""
 
 
 class Directory:
     """Finds, makes, forks and deletes sessions. Event-loop thread only.
 
-    While anybody holds a session, everybody who asks gets the same object. A session that was found idle is let go
-    after `ttl_s`, or earlier beyond `max_sessions`; one with an open run stays, and so does one that is in memory only
-    before its time. `clock` gives seconds since the epoch.
+    What changes a session is called by its owner alone, one after the other. While anybody holds a session, everybody
+    who asks gets the same object. A session that was found idle is let go after `ttl_s`, or earlier beyond
+    `max_sessions`; one with an open run stays, and so does one that is in memory only before its time. `clock` gives
+    seconds since the epoch.
     """
 
     def __init__(
@@ -50,6 +56,8 @@ class Directory:
         self._clock = clock
         self._live: WeakValueDictionary[Key, Session] = WeakValueDictionary()
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
+        self._unsettled: dict[Key, asyncio.Future[None]] = {}
+        """Commits of which nobody knows yet whether they were kept."""
 
     @property
     def in_memory(self) -> int:
@@ -62,23 +70,21 @@ class Directory:
             return await self._get(principal, id)
 
     async def get_or_create(self, principal: str, id: str, *, stored: bool = True) -> Session:
-        """The session of this id, made where there is none; an implicit one becomes explicit by this use.
+        """The session of this id, made where there is none, which is in the store with its first commit.
 
-        What was made or changed is not in the store before the next commit that saves the session. `stored` is for
-        one that is made.
+        `stored` is for one that is made.
 
         Raises:
             InvalidRequest: the id has characters that an id cannot have.
             Overloaded: too many sessions are kept in memory only.
         """
-        _check_id(id, "session_id")
+        check_id(id, "session_id")
         async with self._lock((principal, id)):
             session = await self._get(principal, id)
             if session is None:
                 if not stored:
                     self._shelf.expect_room(self._clock())
                 return self._make(principal, id, implicit=False, user=None, stored=stored)
-            self.promote(session)
             return session
 
     def new(self, principal: str, *, implicit: bool = True, user: str | None = None, stored: bool = True) -> Session:
@@ -91,13 +97,16 @@ class Directory:
             self._shelf.expect_room(self._clock())
         return self._make(principal, f"session-{uuid4().hex}", implicit=implicit, user=user, stored=stored)
 
-    def promote(self, session: Session) -> None:
-        """Make an implicit session an explicit one, which stays until it is deleted."""
-        session.implicit, session.expires_at = False, None
-
-    async def match(self, principal: str, user: str | None, request: Sequence[Item]) -> tuple[Session, int] | None:
+    async def match(
+        self,
+        principal: str,
+        user: str | None,
+        request: Sequence[Item],
+        fetch: Callable[[str, str], Awaitable[Session | None]] | None = None,
+    ) -> tuple[Session, int] | None:
         """The stored session that a request without an id repeats, and how many of its items.
 
+        `fetch` gets a session through its owner, by principal and id; without it nobody else may use this object.
         All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn,
         of a session that has gone further; where several have, they must be the same up to there.
         """
@@ -108,7 +117,7 @@ class Directory:
         whole: dict[str, tuple[Session, int]] = {}
         further: list[tuple[Session, int]] = []
         for uid, at in found:
-            session = await self._by_uid(uid)
+            session = await self._by_uid(uid, fetch or self.get)
             if session is None:
                 continue
             if match.fits(session.items, request):
@@ -120,40 +129,97 @@ class Directory:
         starts = [session.items[:at] for session, at in further]
         return further[0] if further and all(start == starts[0] for start in starts) else None
 
-    async def commit(self, session: Session, *changes: Change) -> None:
-        """Keep changes of a session; one that is in memory only is just marked as used.
+    async def keep(self, draft: Draft, *changes: Change) -> None:
+        """Commit a draft with further changes, and let the session be what it says. Cancelling does not stop it.
 
         Raises:
             NotFound: the session has been deleted, or its time was over; nothing is kept.
-            StoreFailed: nothing is kept.
+            StoreFailed, Overloaded: nothing is kept, and the session is as it was.
+            CommitUnsettled: nobody knows; this object of the session is given up.
         """
-        key = (session.principal, session.id)
-        if self._live.get(key) is not session:
-            raise NotFound("session", session.id)
+        session = draft.session
+        self._expect_live(session)
+        if draft.saves:
+            draft.ahead.updated_at = self._clock()
+            self._prolong(draft.ahead)
+        if session.stored:
+            await self._commit(session, *draft.changes(), *changes)
+        draft.apply()
+        self._used(session)
+
+    async def commit(self, session: Session, *changes: Change) -> None:
+        """Commit changes that are no part of the session itself. Raises what `keep` does."""
+        self._expect_live(session)
         if any(isinstance(change, SaveSession) for change in changes):
             session.updated_at = self._clock()
             self._prolong(session)
         if session.stored:
-            await self._store.commit(*changes)
+            await self._commit(session, *changes)
+        self._used(session)
+
+    def _expect_live(self, session: Session) -> None:
+        if self._live.get((session.principal, session.id)) is not session:
+            raise NotFound("session", session.id)
+
+    def _used(self, session: Session) -> None:
+        if session.stored:
             self._list(session)
-        if self._live.get(key) is session:
+        if self._live.get((session.principal, session.id)) is session:
             self._shelf.put(session, self._clock())
 
-    async def delete(self, principal: str, id: str) -> None:
-        """Delete a session with all that belongs to it. Its open run, if any, is the caller's to cancel before.
+    async def _commit(self, session: Session, *changes: Change) -> None:
+        """Wait for a commit until its outcome is known. If it stays unknown, the session is given up as it is here."""
+        outcome = self._store.begin(*changes)
+        try:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_COMMIT_S):
+                await asyncio.shield(outcome)
+                return
+        except TenutoError:
+            raise
+        except BaseException:
+            self._give_up(session, outcome)
+            raise
+        self._give_up(session, outcome)
+        raise CommitUnsettled(
+            f"the store did not answer within {_COMMIT_S:g} s; whether this was kept is not known yet"
+        )
+
+    def _give_up(self, session: Session, outcome: asyncio.Future[None]) -> None:
+        self._forget(session)
+        if not outcome.done():
+            self._unsettled[session.principal, session.id] = outcome
+
+    async def delete(self, principal: str, id: str) -> str:
+        """Delete a session with all that belongs to it, also one that cannot be read; gives its uid.
+
+        Its open run, if any, is the caller's to cancel before.
 
         Raises:
             NotFound: there is none, or it is another principal's.
         """
         async with self._lock((principal, id)):
-            session = await self._get(principal, id)
-            if session is None:
+            session = self._live.get((principal, id))
+            uid = await self._store.uid(principal, id) if session is None else session.uid
+            if uid is None:
                 raise NotFound("session", id)
-            if session.stored:
-                await self._store.commit(DeleteSession(session.uid))
-            self._forget(session)
-            if session.listed:
+            if session is None or session.stored:
+                await self._store.commit(DeleteSession(uid))
+            if session is not None:
+                self._forget(session)
+            if session is None or session.listed:
                 self._tell(principal)
+            return uid
+
+    async def raw(self, principal: str, id: str) -> dict[str, Any]:
+        """All that the store has of a session, as it is; also of one that cannot be read.
+
+        Raises:
+            NotFound: there is none, or it is another principal's.
+        """
+        uid = await self._store.uid(principal, id)
+        if uid is None:
+            raise NotFound("session", id)
+        return await self._store.raw(uid)
 
     async def list(
         self, principal: str, implicit: bool = False, *, limit: int = 100, after: str | None = None
@@ -161,88 +227,30 @@ class Directory:
         """The principal's stored sessions, newest first; `after` is the last id of the page before."""
         return await self._store.sessions(principal, implicit=implicit, limit=limit, after=after)
 
-    async def fork(
+    def twin(
         self, session: Session, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
     ) -> Session:
-        """A session of its own over completed items, committed. Notes come along, approvals do not.
+        """A copy of completed items with their tokens, without approvals; nobody finds it before it is added or held.
 
         `at`: how many items at most (default: up to the end of the last completed turn); a round whose calls are not
-        all answered is left out. Without `new_id` the fork is implicit where its origin is.
+        all answered is left out. Without `new_id` it is implicit where its origin is.
 
         Raises:
             InvalidRequest: `at` or `new_id` is not valid.
-            Conflict: there is a session `new_id`.
         """
+        if new_id is not None:
+            check_id(new_id, "new_id")
         if at is not None and not 0 <= at <= len(session.items):
             raise InvalidRequest(f"at is {at}; the session has {len(session.items)} items", "at")
-        if new_id is not None:
-            _check_id(new_id, "new_id")
         keep = last_completed_turn(session.items) if at is None else completed(session.items, at)
-        if implicit is None:
-            implicit = session.implicit and new_id is None
-        # Taken before the first wait: the origin may go on.
         now = self._clock()
-        twin = self._twin(session, keep, new_id or f"session-{uuid4().hex}", implicit=implicit)
-        if not twin.stored:
-            self._shelf.expect_room(now)
-        async with self._lock((twin.principal, twin.id)):
-            if new_id is not None and await self._get(twin.principal, new_id) is not None:
-                raise Conflict(f"there is a session {new_id!r} already")
-            await self._add(twin, [*whole(twin), CopyNotes(session.uid, twin.uid)])
-        return twin
-
-    def branch(self, session: Session, at: int) -> tuple[Session, Sequence[Change]]:
-        """A fork for a request that names no session: implicit, and not in the store before its first commit.
-
-        The changes are to be the first of that commit.
-        """
-        twin = self._twin(session, completed(session.items, at), f"session-{uuid4().hex}", implicit=True)
-        self._prolong(twin)
-        self._live[twin.principal, twin.id] = twin
-        return twin, [*whole(twin), CopyNotes(session.uid, twin.uid)]
-
-    async def install(self, session: Session, notes: Mapping[str, str]) -> None:
-        """Keep an imported session, in place of the one that has its id.
-
-        Raises:
-            InvalidRequest: its id is not valid.
-            SessionBusy: the one that has its id has an open run.
-        """
-        _check_id(session.id, "session_id")
-        async with self._lock((session.principal, session.id)):
-            old = await self._get(session.principal, session.id)
-            changes: list[Change] = []
-            if old is not None:
-                if old.open_run is not None:
-                    raise SessionBusy(old.id, old.open_run)
-                changes.append(DeleteSession(old.uid))
-            changes += [*whole(session), *(PutNote(session.uid, key, text) for key, text in notes.items())]
-            await self._add(session, changes)
-
-    def discard(self, session: Session) -> None:
-        """Let a session go from memory, because what is there is ahead of what is kept; the store's is loaded next."""
-        self._forget(session)
-
-    async def expire(self) -> Sequence[str]:
-        """Delete the sessions whose time is over, and let idle ones go from memory; the deleted sessions' uids."""
-        now = self._clock()
-        gone = set(await self._store.expire(now))
-        for session in list(self._live.values()):
-            if session.uid in gone:
-                self._forget(session)
-        self._shelf.trim(now)
-        return sorted(gone)
-
-    def _twin(self, session: Session, keep: int, id: str, *, implicit: bool) -> Session:
-        """A copy of a session's first items, with their tokens and without approvals."""
-        now = self._clock()
-        return Session(
+        twin = Session(
             uid=uuid4().hex,
             principal=session.principal,
-            id=id,
+            id=new_id or f"session-{uuid4().hex}",
             created_at=now,
             updated_at=now,
-            implicit=implicit,
+            implicit=session.implicit and new_id is None if implicit is None else implicit,
             stored=session.stored,
             user=session.user,
             parent=Parent(session.uid, keep),
@@ -250,28 +258,93 @@ class Directory:
             ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
             server_tools=session.server_tools,
         )
+        self._prolong(twin)
+        return twin
 
-    async def _by_uid(self, uid: str) -> Session | None:
+    async def add(self, session: Session, notes: Mapping[str, str]) -> None:
+        """Commit a session that is new, with its notes, then let it be found.
+
+        Raises:
+            Conflict: there is a session of its id.
+            Overloaded: too many sessions are kept in memory only.
+        """
+        async with self._lock((session.principal, session.id)):
+            if await self._get(session.principal, session.id) is not None:
+                raise Conflict(f"there is a session {session.id!r} already")
+            if not session.stored:
+                self._shelf.expect_room(self._clock())
+            await self._add(session, begun(session, notes))
+
+    def hold(self, session: Session) -> None:
+        """Let a session be committed to that is not in the store before its first commit; `begun` has what is first."""
+        self._live[session.principal, session.id] = session
+
+    async def install(self, session: Session, notes: Mapping[str, str]) -> str | None:
+        """Keep an imported session in place of the one that has its id, even if that cannot be read; gives its uid.
+
+        Raises:
+            InvalidRequest: its id is not valid.
+            SessionBusy: the one that has its id has an open run.
+        """
+        check_id(session.id, "session_id")
+        async with self._lock((session.principal, session.id)):
+            old = await self._uid_to_replace(session)
+            changes = [] if old is None else [DeleteSession(old)]
+            await self._add(session, [*changes, *begun(session, notes)])
+            return old
+
+    async def _uid_to_replace(self, session: Session) -> str | None:
+        try:
+            old = await self._get(session.principal, session.id)
+        except SessionDamaged:
+            return await self._store.uid(session.principal, session.id)
+        if old is not None and old.open_run is not None:
+            raise SessionBusy(old.id, old.open_run)
+        return None if old is None else old.uid
+
+    async def overdue(self) -> Sequence[Key]:
+        """Some stored sessions whose time is over."""
+        return await self._store.expired(self._clock())
+
+    async def expire(self, principal: str, id: str) -> str | None:
+        """Delete a session if its time is over; its uid if it was."""
+        now = self._clock()
+        async with self._lock((principal, id)):
+            session = self._live.get((principal, id))
+            if session is not None and not _is_over(session, now):
+                return None
+            uid = await self._store.expired_uid(principal, id, now)
+            if uid is not None:
+                await self._store.commit(DeleteSession(uid))
+                if session is not None:
+                    self._forget(session)
+            return uid
+
+    async def tidy(self) -> None:
+        """Let what is over go: idle sessions from memory, old Idempotency-Keys from the store."""
+        self._shelf.trim(self._clock())
+        await self._store.expire_keys(self._clock())
+
+    async def _by_uid(self, uid: str, fetch: Callable[[str, str], Awaitable[Session | None]]) -> Session | None:
         address = await self._store.address(uid)
-        session = await self.get(*address) if address else None
+        session = await fetch(*address) if address else None
         return session if session is not None and session.uid == uid else None
 
     async def _add(self, session: Session, changes: Sequence[Change]) -> None:
         """Commit a session that is new, then let it be found. The caller holds the lock of its id."""
-        self._prolong(session)
         if session.stored:
-            await self._store.commit(*changes)
-            self._list(session)
+            await self._commit(session, *changes)
         key = (session.principal, session.id)
         if (old := self._live.get(key)) is not None:
             self._forget(old)
         self._live[key] = session
-        self._shelf.put(session, self._clock())
+        self._used(session)
 
     async def _get(self, principal: str, id: str) -> Session | None:
         key = (principal, id)
         session = self._live.get(key)
         if session is None:
+            await self._settle(key)
             session = await self._store.session(principal, id)
             if session is None:
                 return None
@@ -279,17 +352,37 @@ class Directory:
             self._live[key] = session
             self._shelf.put(session, self._clock())
         now = self._clock()
-        if session.expires_at is not None and session.open_run is None:
-            if session.expires_at <= now:
-                if session.stored:
-                    await self._store.commit(DeleteSession(session.uid))
-                self._forget(session)
-                return None
-            if session.stored and session.expires_at < now + self._implicit_ttl_s - _REFRESH_S:
-                self._prolong(session)
-                await self._store.commit(SaveSession(session))
+        if _is_over(session, now):
+            if session.stored:
+                await self._store.commit(DeleteSession(session.uid))
+            self._forget(session)
+            return None
+        if self._is_to_be_prolonged(session, now):
+            draft = Draft(session)
+            draft.save()
+            await self.keep(draft)
         self._shelf.touch(session, now)
         return session
+
+    async def _settle(self, key: Key) -> None:
+        """Wait for the outcome of a commit that nobody knew; the session is not read before it is known."""
+        outcome = self._unsettled.get(key)
+        if outcome is None:
+            return
+        with anyio.move_on_after(_COMMIT_S):
+            await asyncio.wait([outcome])
+        if not outcome.done():
+            raise CommitUnsettled(f"the store has not answered yet what became of the last change of {key[1]!r}")
+        self._unsettled.pop(key, None)
+        outcome.exception()  # whoever began it has been told that it is not known
+
+    def _is_to_be_prolonged(self, session: Session, now: float) -> bool:
+        return (
+            session.stored
+            and session.open_run is None
+            and session.expires_at is not None
+            and session.expires_at < now + self._implicit_ttl_s - _REFRESH_S
+        )
 
     def _make(self, principal: str, id: str, *, implicit: bool, user: str | None, stored: bool) -> Session:
         now = self._clock()
@@ -326,6 +419,16 @@ class Directory:
         return lock
 
 
-def _check_id(id: str, param: str) -> None:
+def begun(session: Session, notes: Mapping[str, str]) -> list[Change]:
+    """The changes that keep a session which the store does not have yet."""
+    return [*whole(session), *(PutNote(session.uid, key, text) for key, text in notes.items())]
+
+
+def _is_over(session: Session, now: float) -> bool:
+    return session.expires_at is not None and session.expires_at <= now and session.open_run is None
+
+
+def check_id(id: str, param: str) -> None:
+    """Raise InvalidRequest where a session cannot have this id."""
     if not _ID.fullmatch(id):
         raise InvalidRequest(f"{param} must have 1 to 128 letters, digits, dots, underscores or hyphens", param)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select, union
 
-from tenuto.errors import InvalidRequest, StoreFailed
+from tenuto.errors import InvalidRequest, SessionDamaged
 from tenuto.sessions import tables
 from tenuto.sessions.items import Item, item_from_json, tools_from_json
 from tenuto.sessions.ledger import Ledger
@@ -14,6 +14,7 @@ from tenuto.sessions.records import (
     CallRecord,
     CallStatus,
     KeyRecord,
+    OpenRun,
     PauseReason,
     PauseRecord,
     PauseStatus,
@@ -63,6 +64,15 @@ def address(connection: Connection, uid: str) -> tuple[str, str] | None:
 
 
 def _session(connection: Connection, row: RowMapping) -> Session:
+    try:
+        return _whole_session(connection, row)
+    except _Hole as exc:
+        raise SessionDamaged(row["id"], str(exc)) from exc
+    except (ValueError, TypeError, KeyError) as exc:  # what was written by another version, or by nobody of ours
+        raise SessionDamaged(row["id"], f"what was kept cannot be read ({type(exc).__name__})") from exc
+
+
+def _whole_session(connection: Connection, row: RowMapping) -> Session:
     uid, tools = row["uid"], row["server_tools"]
     parent = None if row["parent_uid"] is None else Parent(row["parent_uid"], row["parent_at"])
     names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "expires_at", "open_run")
@@ -81,7 +91,7 @@ def _items(connection: Connection, uid: str) -> list[Item]:
     table = tables.items
     query = select(table.c.position, table.c.body).where(table.c.uid == bindparam("named")).order_by(table.c.position)
     rows = connection.execute(query, {"named": uid}).all()
-    _expect_positions(uid, "item", [row[0] for row in rows])
+    _expect_positions("item", [row[0] for row in rows])
     return [item_from_json(row[1]) for row in rows]
 
 
@@ -98,15 +108,19 @@ def _ledgers(connection: Connection, uid: str) -> dict[str, Ledger]:
         ledgers.setdefault(name, Ledger(name)).append(unpack(tokens))
         positions.setdefault(name, []).append(position)
     for name, found in positions.items():
-        _expect_positions(uid, f"span of {name}", found)
+        _expect_positions(f"span of {name}", found)
     return ledgers
 
 
-def _expect_positions(uid: str, what: str, positions: list[int]) -> None:
+class _Hole(Exception):
+    """Something is missing in the middle of a session."""
+
+
+def _expect_positions(what: str, positions: list[int]) -> None:
     """A hole would shift every later item; such a session is not used."""
     for expected, position in enumerate(positions):
         if expected != position:
-            raise StoreFailed(f"session {uid} is damaged: {what} {expected} is missing")
+            raise _Hole(f"{what} {expected} is missing")
 
 
 def summaries(
@@ -139,11 +153,16 @@ def run(connection: Connection, run_id: str) -> RunRecord | None:
     return _run(row) if row else None
 
 
-def open_runs(connection: Connection) -> list[RunRecord]:
-    """All runs that may still go on, the oldest first."""
-    table = tables.runs
-    query = select(table).where(table.c.status.in_(OPEN)).order_by(table.c.created_at, table.c.id)
-    return [_run(row) for row in _all(connection, query)]
+def open_runs(connection: Connection) -> list[OpenRun]:
+    """Where to find each run that may still go on, the oldest first."""
+    runs, sessions = tables.runs, tables.sessions
+    query = (
+        select(runs.c.id, sessions.c.principal, sessions.c.id.label("session_id"), runs.c.status, runs.c.expires_at)
+        .join(sessions, sessions.c.uid == runs.c.session_uid)
+        .where(runs.c.status.in_(OPEN))
+        .order_by(runs.c.created_at, runs.c.id)
+    )
+    return [OpenRun(**row) for row in _all(connection, query)]
 
 
 def session_runs(connection: Connection, uid: str) -> list[RunRecord]:
@@ -251,14 +270,43 @@ def candidates(
     return []
 
 
-def expired(connection: Connection, now: float, limit: int) -> list[str]:
-    """The sessions that are past their time and have no open run, the oldest first."""
+def expired(connection: Connection, now: float, limit: int) -> list[tuple[str, str]]:
+    """The principal and id of the sessions that are past their time and have no open run, the oldest first."""
     table = tables.sessions
-    query = select(table.c.uid).where(table.c.expires_at <= now, ~is_working()).order_by(table.c.expires_at)
-    return list(connection.execute(query.limit(limit)).scalars())
+    query = select(table.c.principal, table.c.id).where(table.c.expires_at <= now, ~is_working())
+    rows = connection.execute(query.order_by(table.c.expires_at).limit(limit))
+    return [(principal, id) for principal, id in rows]
 
 
-def present(connection: Connection, uids: Sequence[str]) -> set[str]:
-    """Those of the sessions that there are."""
+def uid(connection: Connection, principal: str, id: str) -> str | None:
+    """The uid of a session by what its client calls it."""
     table = tables.sessions
-    return set(connection.execute(select(table.c.uid).where(table.c.uid.in_(uids))).scalars())
+    query = select(table.c.uid).where(table.c.principal == principal, table.c.id == id)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def expired_uid(connection: Connection, principal: str, id: str, now: float) -> str | None:
+    """The uid of a session, if it is past its time and has no open run."""
+    table = tables.sessions
+    named = select(table.c.uid).where(table.c.principal == principal, table.c.id == id)
+    return connection.execute(named.where(table.c.expires_at <= now, ~is_working())).scalar_one_or_none()
+
+
+def raw(connection: Connection, uid: str) -> dict[str, Any]:
+    """All rows of a session as they are, as JSON values; bytes are in hexadecimal digits."""
+    found = {
+        table.name: _all(connection, select(table).where(table.c[column] == bindparam("named")), named=uid)
+        for table, column in (
+            (tables.sessions, "uid"),
+            (tables.items, "uid"),
+            (tables.spans, "uid"),
+            (tables.runs, "session_uid"),
+            (tables.pauses, "session_uid"),
+            (tables.notes, "scope"),
+        )
+    }
+    return {name: [{key: _shown(value) for key, value in row.items()} for row in rows] for name, rows in found.items()}
+
+
+def _shown(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value

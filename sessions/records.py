@@ -1,8 +1,8 @@
 """What is kept of runs, calls and pauses: plain frozen facts, one for each row of the store."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class RunStatus(StrEnum):
@@ -80,6 +80,17 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRun:
+    """Where an open run is found: enough to close it, even where the rest of its row cannot be read."""
+
+    id: str
+    principal: str
+    session_id: str
+    status: str
+    expires_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class CallRecord:
     """One tool call of a run. `position` counts the calls of its round. `repeatable`: it may be called again after a
     crash, because it is annotated read-only or idempotent. `result` is a stored tool-result item."""
@@ -116,6 +127,10 @@ class PauseRecord:
     message: str | None = None
     remember: bool = False
     decided_at: float | None = None
+
+    def ended(self, status: PauseStatus, now: float, message: str | None = None, *, remember: bool = False) -> Self:
+        """The same, answered or over."""
+        return replace(self, status=status, message=message, remember=remember, decided_at=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 """The durable store of sessions, runs, calls, pauses, keys and notes. Awaited from event loops; SQL is elsewhere."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.to_thread
-from pydantic import ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,10 +13,10 @@ from tenuto.errors import Overloaded, StoreFailed
 from tenuto.sessions import reads
 from tenuto.sessions.changes import Change
 from tenuto.sessions.database import READERS, Database
-from tenuto.sessions.records import CallRecord, KeyRecord, PauseRecord, RunRecord, SessionSummary
+from tenuto.sessions.records import CallRecord, KeyRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.writer import QUEUE_LIMIT, Writer
-from tenuto.sessions.writes import Write, expiring, merged, statements, writes
+from tenuto.sessions.writes import Write, expiring_keys, merged, statements, writes
 from tenuto.threads import Drive, Thread
 
 _WAITING_READS = 1000
@@ -61,12 +60,22 @@ class Store:
             Overloaded: too many commits wait; nothing was kept.
             StoreFailed: nothing was kept.
         """
+        await asyncio.shield(self.begin(*changes))
+
+    def begin(self, *changes: Change) -> asyncio.Future[None]:
+        """Queue a commit, with its values as they are now; the future has what becomes of it.
+
+        It fails with StoreFailed: nothing was kept. Raises what `commit` does, where it is not even queued.
+        """
         try:
             prepared = [write for change in changes for write in writes(change)]
         except Exception as exc:
             raise StoreFailed(f"a change cannot be written: {exc}") from exc
         if prepared:
-            await self._writer.commit(prepared)
+            return self._writer.begin(prepared)
+        nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        nothing.set_result(None)
+        return nothing
 
     async def session(self, principal: str, id: str) -> Session | None:
         """A whole session by what its client calls it."""
@@ -96,9 +105,17 @@ class Store:
         """A run by its id."""
         return await self._read(lambda connection: reads.run(connection, run_id))
 
-    async def open_runs(self) -> list[RunRecord]:
-        """All runs that may still go on, the oldest first."""
+    async def open_runs(self) -> list[OpenRun]:
+        """Where to find each run that may still go on, the oldest first."""
         return await self._read(reads.open_runs)
+
+    async def raw(self, uid: str) -> dict[str, Any]:
+        """All rows of a session as they are, as JSON values: what can be had of one that makes no whole."""
+        return await self._read(lambda connection: reads.raw(connection, uid))
+
+    async def uid(self, principal: str, id: str) -> str | None:
+        """The uid of a session, which may be one that cannot be read."""
+        return await self._read(lambda connection: reads.uid(connection, principal, id))
 
     async def session_runs(self, uid: str) -> list[RunRecord]:
         """All runs of a session, the oldest first."""
@@ -139,16 +156,17 @@ class Store:
         """
         return await self._read(lambda connection: reads.candidates(connection, principal, user, digests))
 
-    async def expire(self, now: float) -> list[str]:
-        """Delete the sessions past their time that have no open run, and old keys; the deleted sessions' uids."""
-        gone: list[str] = []
-        while True:
-            found = await self._read(lambda connection: reads.expired(connection, now, _EXPIRED_AT_ONCE))
-            await self._writer.commit(expiring(found, now))
-            left = await self._read(partial(reads.present, uids=found))
-            gone += [uid for uid in found if uid not in left]
-            if len(found) < _EXPIRED_AT_ONCE or len(left) == len(found):
-                return gone
+    async def expired(self, now: float) -> list[tuple[str, str]]:
+        """The principal and id of some sessions that are past their time and have no open run, the oldest first."""
+        return await self._read(lambda connection: reads.expired(connection, now, _EXPIRED_AT_ONCE))
+
+    async def expired_uid(self, principal: str, id: str, now: float) -> str | None:
+        """The uid of a session, if it is past its time and has no open run."""
+        return await self._read(lambda connection: reads.expired_uid(connection, principal, id, now))
+
+    async def expire_keys(self, now: float) -> None:
+        """Delete the Idempotency-Keys that are past their time."""
+        await self._writer.commit(expiring_keys(now))
 
     def close(self) -> None:
         """Write what is queued and close the database. Blocking; more than once is fine."""
@@ -170,7 +188,7 @@ class Store:
         self._reading += 1
         try:
             return await anyio.to_thread.run_sync(ask, limiter=self._readers)
-        except (SQLAlchemyError, ValidationError) as exc:
+        except (SQLAlchemyError, ValueError, TypeError, KeyError) as exc:  # the database, or what was read from it
             raise StoreFailed(f"the store could not be read: {getattr(exc, 'orig', None) or exc}") from exc
         finally:
             self._reading -= 1

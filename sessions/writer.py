@@ -56,6 +56,17 @@ class Writer:
             Overloaded: too many commits wait; nothing of this one is kept.
             StoreFailed: nothing of this commit is kept.
         """
+        await asyncio.shield(self.begin(writes))
+
+    def begin(self, writes: Sequence[Write]) -> asyncio.Future[None]:
+        """Queue the writes; the future has what becomes of them, whoever waits for it and whoever does not.
+
+        It fails with StoreFailed: nothing of this commit is kept.
+
+        Raises:
+            Overloaded: too many commits wait; nothing of this one is kept.
+            StoreFailed: the store is closed.
+        """
         loop = asyncio.get_running_loop()
         commit = _Commit(writes, loop, loop.create_future())
         with self._gate:
@@ -66,7 +77,7 @@ class Writer:
             except Full:
                 raise Overloaded("the store's queue", 1.0) from None
         self._driver.wake()
-        await commit.done
+        return commit.done
 
     def close(self) -> None:
         """Write what is queued and end the thread. Blocking; more than once is fine."""

@@ -15,7 +15,6 @@ from tenuto.sessions.changes import (
     AddItems,
     AddSpans,
     Change,
-    CopyNotes,
     CutItems,
     CutSpans,
     DeleteSession,
@@ -85,19 +84,13 @@ def writes(change: Change) -> list[Write]:
             return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
         case PutNote(scope=scope, key=key, text=note):
             return [Write("put_note", [{"of_scope": scope, "of_key": key, "new_text": note}], scope)]
-        case CopyNotes(source=source, target=target):
-            return [Write("copy_notes", [{"source": source, "target": target}], None)]
         case _:
             assert_never(change)
 
 
-def expiring(uids: Sequence[str], now: float) -> list[Write]:
-    """Delete sessions, except those that have been prolonged or opened since they were looked up; and old keys."""
-    return [
-        Write("expire_keys", [{"now": now}], None),
-        Write("expire_session", [{"of_uid": uid, "now": now} for uid in uids], None),
-        Write("delete_notes", [{"of_uid": uid} for uid in uids], None),
-    ]
+def expiring_keys(now: float) -> list[Write]:
+    """Delete the Idempotency-Keys that are past their time."""
+    return [Write("expire_keys", [{"now": now}], None)]
 
 
 def merged(commits: Iterable[Sequence[Write]]) -> list[Write]:
@@ -213,18 +206,12 @@ def statements(dialect: str) -> dict[str, Executable]:
             or_(name.is_(None), spans.c.fingerprint == name),
         ),
         "delete_session": delete(tables.sessions).where(tables.sessions.c.uid == bindparam("of_uid")),
-        "expire_session": delete(tables.sessions).where(
-            tables.sessions.c.uid == bindparam("of_uid"),
-            tables.sessions.c.expires_at <= bindparam("now"),
-            ~is_working(),
-        ),
         "delete_notes": delete(notes).where(
             notes.c.scope == bindparam("of_uid"),
             ~exists(select(tables.sessions.c.uid).where(tables.sessions.c.uid == notes.c.scope)),
         ),
         "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
         "put_note": _put_note(insert),
-        "copy_notes": _copy_notes(insert),
     }
 
 
@@ -247,20 +234,6 @@ def _put_note(insert: Any) -> Executable:
         position=last.scalar_subquery(),
     )
     return _keep_text(statement)
-
-
-def _copy_notes(insert: Any) -> Executable:
-    """The copies stand after what the target has, in their own order."""
-    notes = tables.notes
-    others = notes.alias()
-    count = select(func.coalesce(func.max(others.c.position), -1) + 1).where(others.c.scope == bindparam("target"))
-    source = select(
-        bindparam("target", type_=notes.c.scope.type),
-        notes.c.key,
-        notes.c.position + count.scalar_subquery(),
-        notes.c.text,
-    ).where(notes.c.scope == bindparam("source"))
-    return _keep_text(insert(notes).from_select(["scope", "key", "position", "text"], source))
 
 
 def _keep_text(statement: Any) -> Executable:

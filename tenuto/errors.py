@@ -191,6 +191,33 @@ class StoreFailed(TenutoError):
     code = "store_failed"
 
 
+class CommitUnsettled(StoreFailed):
+    """Whether a commit was kept is not known yet; the session is read again before its next use."""
+
+    code = "commit_unsettled"
+
+
+class SessionDamaged(StoreFailed):
+    """What the store has of a session makes no whole. It can be exported as it is, and deleted."""
+
+    code = "session_damaged"
+
+    def __init__(self, session: str, what: str) -> None:
+        super().__init__(
+            f"session {session!r} is damaged: {what}; GET /v1/sessions/ID?raw=1 gives what there is of it, DELETE"
+            " removes it"
+        )
+
+
+class RunUnreadable(StoreFailed):
+    """A run was kept by another version, in a form that this one cannot go on with. It can be cancelled."""
+
+    code = "run_unreadable"
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id} was kept by another version of tenuto and cannot go on; cancel it")
+
+
 class ToolFailed(TenutoError):
     """A tool could not be called or did not answer. The loop turns it into a result that the model reads.
 

@@ -1,7 +1,9 @@
 """What a tool is to the runtime: the ToolServer Protocol, a call's context and its result. No model, no HTTP."""
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tenuto.sessions.items import Attachment, ToolSpec
@@ -30,6 +32,11 @@ class Tool:
     spec: ToolSpec
     annotations: Annotations = field(default_factory=Annotations)
     output_schema: dict[str, Any] | None = None
+
+
+def digest(tool: Tool) -> str:
+    """Names all that a server says of a tool, so that a person's word is for this very definition."""
+    return hashlib.sha256(json.dumps(asdict(tool), sort_keys=True).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

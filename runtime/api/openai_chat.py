@@ -22,7 +22,7 @@ from tenuto.runtime.api.openai_chat_messages import check_modalities
 from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
 from tenuto.runtime.api.sse import EventStream
 from tenuto.runtime.loop.events import Answer
-from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.runner import Runner
 from tenuto.sessions.records import RunStatus
 
@@ -53,7 +53,7 @@ class ChatCompletions:
             return self._stream(chat, run)
         return await _whole(request, chat, run)
 
-    def _stream(self, chat: ChatRequest, run: Run) -> Response:
+    def _stream(self, chat: ChatRequest, run: Follower) -> Response:
         encoder = ChunkEncoder(
             run.id,
             run.session_id,
@@ -85,7 +85,7 @@ def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) ->
     return 200, several(answers, choices.runs[0].created_at, logprobs=_wants_logprobs(chat))
 
 
-async def _whole(request: Request, chat: ChatRequest, run: Run) -> Response:
+async def _whole(request: Request, chat: ChatRequest, run: Follower) -> Response:
     answer = await while_connected(request.receive, run, run.answer)
     if answer.status is RunStatus.FAILED:
         status, body = openai_error_of_run(answer.error, answer.error_code, run.id)
@@ -94,7 +94,7 @@ async def _whole(request: Request, chat: ChatRequest, run: Run) -> Response:
     return Response(to_json(body), status, run_headers(run), "application/json")
 
 
-async def _frames(run: Run, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
+async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
     try:
         yield encoder.opening()
         async for _, event in run.events():
@@ -111,6 +111,6 @@ def _wants_logprobs(chat: ChatRequest) -> bool:
     return chat.turn.sampling.logprobs is not None
 
 
-def run_headers(run: Run) -> dict[str, str]:
+def run_headers(run: Follower) -> dict[str, str]:
     """Which session and run an answer belongs to."""
     return {"x-session-id": run.session_id, "x-tenuto-run-id": run.id}

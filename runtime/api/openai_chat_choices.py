@@ -16,8 +16,8 @@ from tenuto.runtime.api.openai_chat_sampling import seeded
 from tenuto.runtime.api.openai_chat_tools import check_choice
 from tenuto.runtime.api.sse import DONE
 from tenuto.runtime.loop.events import Answer
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.sessions.records import RunStatus
 
@@ -44,7 +44,7 @@ class Choices:
 
     runner: Runner
     principal: str
-    runs: list[Run]
+    runs: list[Follower]
 
     @classmethod
     async def start(cls, runner: Runner, of: Sequence[Turn]) -> "Choices":
@@ -78,7 +78,7 @@ class Choices:
                 for run in self.runs:
                     group.start_soon(self._forget, run)
 
-    async def _forget(self, run: Run) -> None:
+    async def _forget(self, run: Follower) -> None:
         with suppress(NotFound):
             await self.runner.delete_session(self.principal, run.session_id)
 
@@ -115,7 +115,7 @@ class ChoiceFrames:
         await self._choices.close()  # first, so that all is free when the client sees the end
         yield last
 
-    async def _part(self, run: Run, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
+    async def _part(self, run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
         try:
             yield encoder.opening()
             async for _, event in run.events():

@@ -38,9 +38,7 @@ class RunsApi:
 
     async def cancel(self, request: Request) -> Response:
         """Stop a run; answered when it has stopped. A run that has ended stays as it is."""
-        run = await self._run(request)
-        await run.cancel()
-        return described(run)
+        return described(await self.runner.cancel(principal_of(request).id, request.path_params["id"]))
 
     async def events(self, request: Request) -> Response:
         """The events after number N, and those to come, until the run waits or has ended.

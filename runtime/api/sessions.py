@@ -42,8 +42,9 @@ class SessionsApi:
         return _json(session_page(found, limit))
 
     async def export(self, request: Request) -> Response:
-        """A whole session, as import reads it."""
-        return _json(await self.runner.export_session(principal_of(request).id, request.path_params["id"]))
+        """A whole session, as import reads it; `raw`: all that is kept of it, also of one that is damaged."""
+        raw = switch(request, "raw")
+        return _json(await self.runner.export_session(principal_of(request).id, request.path_params["id"], raw=raw))
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""

@@ -20,6 +20,11 @@ class RoundStream:
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its last event has been read."""
+        return self._is_over
+
     def put(self, event: Event) -> None:
         """Add an event; never waits."""
         self._events.append(event)

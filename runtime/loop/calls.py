@@ -12,6 +12,7 @@ from tenuto.errors import ToolFailed
 from tenuto.runtime.loop.events import ToolCalling, ToolReturned
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
+from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import ToolCall, ToolResultItem
 from tenuto.sessions.records import CallStatus
 from tenuto.tools.registry import Registry
@@ -45,17 +46,23 @@ class CallRunner:
         On cancellation the calls under way are cancelled at their servers; what has finished is kept.
         """
         now = self.clock()
-        for pending in calls:
-            pending.record = replace(pending.record, status=CallStatus.STARTED, started_at=now)
-        await self.commit(*(pending.save() for pending in calls))
-        async with anyio.create_task_group() as group:
-            for pending in calls:
-                self.run.emit(ToolCalling(pending.record.round, pending.call))
-                group.start_soon(self._make, pending)
+        started = [replace(pending.record, status=CallStatus.STARTED, started_at=now) for pending in calls]
+        await self.commit(*map(SaveCall, started))
+        for pending, record in zip(calls, started, strict=True):
+            pending.record = record
+        try:
+            async with anyio.create_task_group() as group:
+                for pending in calls:
+                    self.run.emit(ToolCalling(pending.record.round, pending.call))
+                    group.start_soon(self._make, pending)
+        except BaseExceptionGroup as several:  # a result that could not be kept; the other calls were cancelled
+            raise several.exceptions[0] from None
 
     async def settle(self, pending: PendingCall, result: ToolResultItem, status: str) -> None:
         """Commit a result and tell it."""
-        await self.commit(finished(pending, result, self.clock()))
+        record = finished(pending, result, self.clock())
+        await self.commit(SaveCall(record))
+        pending.record = record
         if pending.call.server:
             self.run.emit(ToolReturned(pending.record.round, pending.call, status, result.text))
             self.count(pending.call.name, status)
@@ -93,6 +100,9 @@ class CallRunner:
             return await self.registry.call(call.name, arguments, context, timeout=left)
         except ToolFailed as error:
             return ToolResult(f"Error: {error}", is_error=True)
+        except Exception:  # a tool with a bug is one that failed: the others and the run go on
+            log.exception("the call of %s failed inside", call.name)
+            return ToolResult(f"Error: {call.name} failed; the server's log says how", is_error=True)
 
 
 def _storable(value: T) -> T:

@@ -3,7 +3,6 @@
 Nothing of a session changes before everything has been checked; commit point (a) is here.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,27 +12,28 @@ import anyio
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.pipelines.base import Codec
-from tenuto.runtime.loop.desk import Desk
 from tenuto.runtime.loop.holding import check_bias, held
+from tenuto.runtime.loop.keys import Keys, items_digest
 from tenuto.runtime.loop.ledgers import Prompt, extend, prompt
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
-from tenuto.runtime.loop.options import RunOptions
+from tenuto.runtime.loop.options import RunOptions, inherited
 from tenuto.runtime.loop.pending import PendingCall, finished
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_states import Happening, advanced
+from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.toolset import select
-from tenuto.sessions.changes import AddItems, Change, CutItems, MarkTurns, SaveKey, SaveRun, SaveSession
-from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem, item_to_json
+from tenuto.sessions.changes import Change, SaveCall, SaveRun
+from tenuto.sessions.draft import Draft
+from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.match import fits
-from tenuto.sessions.records import CallStatus, PauseReason, RunRecord, RunStatus
+from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, plan
 
-IDEMPOTENCY_S = 24 * 3600.0
-WENT_ON = "the client went on"
 BIG_TEXT = 1 << 14
 """New text of more characters than this is rendered in a worker thread."""
 
@@ -51,13 +51,10 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The session for a turn."""
+    """The session for a turn, and the first changes of its first commit, where it is not kept yet."""
 
     session: Session
-    at: int | None = None
-    """By match: how many of its items the turn repeats."""
     begin: Sequence[Change] = ()
-    """What keeps the session, where it is a fork that is not kept yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +69,25 @@ class Admitted:
 
 
 class Intake:
-    """Admits turns. Event-loop thread only; the caller holds the session's lock from `admit` to the leg's begin."""
+    """Admits turns. Event-loop thread only; called by the session's owner."""
 
-    def __init__(self, house: House, desk: Desk, defaults: Defaults) -> None:
+    def __init__(self, house: House, runs: Runs, keys: Keys, defaults: Defaults) -> None:
         self._house = house
-        self._desk = desk
+        self._runs = runs
+        self._keys = keys
         self._defaults = defaults
 
-    async def find(self, turn: Turn) -> Found:
-        """The session that the turn names, or repeats, or a new one."""
-        directory = self._house.directory
-        if turn.session_id is not None:
-            return Found(await directory.get_or_create(turn.principal, turn.session_id, stored=turn.stored))
-        if turn.match and turn.stored:
-            found = await directory.match(turn.principal, turn.user, turn.items)
-            if found is not None:
-                return Found(found[0], at=found[1])
-        return self._new(turn)
+    async def goes_on(self, turn: Turn, session: Session) -> bool:
+        """Whether a turn that was found by match goes on with the session itself.
 
-    async def goes_on(self, turn: Turn, found: Found) -> bool:
-        """Whether the turn goes on with the session itself; the caller holds the session's lock.
-
-        One that was found by match must not be at work, nor wait for a person, nor have gone further.
+        It must not be at work, nor wait for a person, nor have gone further.
         """
-        if found.at is None:
-            return True
-        session = found.session
         if not fits(session.items, turn.items):
             return False
         if session.open_run is None:
             return True
-        run = await self._desk.find(session.open_run)
+        run = await self._runs.find(session.open_run)
         return not run.working and run.record.reason in (None, PauseReason.CLIENT_TOOL)
-
-    def branch(self, turn: Turn, found: Found) -> Found:
-        """A fork of the session that was found, where the turn leaves it; new if that place is no more."""
-        session, at = found.session, found.at
-        if at is None or not fits(session.items[:at], turn.items):
-            return self._new(turn)
-        twin, begin = self._house.directory.branch(session, at)
-        return Found(twin, begin=begin)
-
-    def _new(self, turn: Turn) -> Found:
-        return Found(self._house.directory.new(turn.principal, user=turn.user, stored=turn.stored))
 
     async def admit(self, turn: Turn, model: Model, found: Found) -> Admitted:
         """Commit the turn to the session.
@@ -125,8 +98,8 @@ class Intake:
         """
         session = found.session
         waiting = await self._waiting_run(session)
-        if waiting is not None and waiting.record.input_digest == _digest(turn.items):
-            calls = await self._desk.calls(waiting, session)
+        if waiting is not None and waiting.record.input_digest == items_digest(turn.items):
+            calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
         splice = plan(turn.mode.value, session.items, turn.items)
@@ -136,15 +109,12 @@ class Intake:
                 return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
         return await self._begin(turn, model, found, splice, waiting)
 
-    async def preview(self, turn: Turn, model: Model) -> tuple[int, ...]:
-        """What the model would read of the turn. Nothing is begun, and nothing changes.
+    async def preview(self, turn: Turn, model: Model, known: Session | None) -> tuple[int, ...]:
+        """What the model would read of the turn after a session. Nothing is begun, and nothing changes.
 
         Raises:
             InvalidRequest and its kin: the turn is not valid.
         """
-        known = None
-        if turn.session_id is not None:
-            known = await self._house.directory.get(turn.principal, turn.session_id)
         session = known or Session("", turn.principal, "", 0.0, 0.0)
         splice = plan(turn.mode.value, session.items, turn.items)
         options = self._options(turn, model, session)
@@ -155,14 +125,16 @@ class Intake:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""
         if session.open_run is None:
             return None
-        run = await self._desk.find(session.open_run)
+        run = await self._runs.find(session.open_run)
         if run.working:
             raise SessionBusy(session.id, run.id)
-        if run.record.status is not RunStatus.PAUSED:  # its end could not be kept
-            await self._desk.close(run, session, RunStatus.INTERRUPTED, "interrupted", "interrupted")
+        if not run.record.status.is_open:
+            return None
+        if run.record.status is not RunStatus.PAUSED:
+            await self._runs.close(run, session, Happening.INTERRUPT)  # its end could not be kept
             return None
         if run.record.expires_at is not None and run.record.expires_at <= self._house.clock():
-            await self._desk.close(run, session, RunStatus.EXPIRED, "expired", "no answer came in time")
+            await self._runs.close(run, session, Happening.EXPIRE)
             return None
         if run.record.reason is not PauseReason.CLIENT_TOOL:
             pause = run.snapshot().pause
@@ -181,43 +153,42 @@ class Intake:
         results: Sequence[ToolResultItem],
         then: tuple[Item, ...],
     ) -> Admitted:
-        fresh = self._options(turn, model, session)
+        calls = await self._runs.calls(run, session)
         brought = {result.call_id: result for result in results}
-        calls = await self._desk.calls(run, session)
-        changes: list[Change] = []
+        now = self._house.clock()
+        fresh: list[tuple[PendingCall, CallRecord]] = []
         for pending in calls:
             result = brought.get(pending.call.id)
             if result is not None and not pending.call.server:
-                changes.append(finished(pending, replace(result, name=pending.call.name), self._house.clock()))
-        missing = [pending.call.id for pending in calls if pending.record.status is not CallStatus.FINISHED]
-        run.pending = calls
+                fresh.append((pending, finished(pending, replace(result, name=pending.call.name), now)))
+        have = {pending.call.id for pending, _ in fresh}
+        missing = [p.call.id for p in calls if p.call.id not in have and p.record.status is not CallStatus.FINISHED]
+        kept = [SaveCall(record) for _, record in fresh]
         if missing:
-            await self._house.directory.commit(session, *changes)
+            await self._house.directory.commit(session, *kept)
+            _take(run, calls, fresh)
             raise MissingToolResults(missing)
-        # A request that says nothing of tools answers for those that the run has.
-        tools = fresh if turn.tools.given else run.options
+        options = inherited(self._options(turn, model, session), run.options, turn)
         options = replace(
-            fresh,
-            tools=tools.tools,
-            client_tools=tools.client_tools,
+            options,
             choice_round=len(run.rounds) + 1,
             spent_before=sum(usage.sampled for usage in run.rounds),
         )
         options = await held(model.codec, options, turn.response)
-        record = replace(
+        record = advanced(
             run.record,
-            status=RunStatus.RUNNING,
+            Happening.ANSWER,
+            now,
             model=model.id,
-            reason=None,
-            expires_at=None,
             options=options.dump(),
-            input_digest=_digest(turn.items),
+            input_digest=items_digest(turn.items),
         )
-        await self._house.directory.commit(
-            session, *changes, SaveSession(session), SaveRun(record), *self._key(turn, run.id)
-        )
-        run.record, run.options = record, options
-        run.pending, run.tool_rounds = [], 0
+        draft = Draft(session)
+        draft.save()
+        await self._house.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
+        _take(run, calls, fresh)
+        run.record, run.pending, run.tool_rounds = record, [], 0
+        run.keep_options(options)
         return Admitted(run, calls, then)
 
     # A new run.
@@ -233,47 +204,35 @@ class Intake:
         session, keep, new = found.session, splice.keep, splice.new
         options = self._options(turn, model, session, splice.miss_reason)
         options = await held(model.codec, options, turn.response)
-        calls: list[PendingCall] = []
-        results: list[ToolResultItem] = []
-        if superseded is not None:
-            calls = await self._desk.calls(superseded, session)
-            results = await self._desk.results(superseded, session, calls, WENT_ON)
-        kept = session.items[:keep] if keep < len(session.items) else [*session.items, *results]
-        whole = await _render(model.codec, options, session.ledgers, keep, [*kept, *new], turn)
+        draft = Draft(session, *found.begin)
+        draft.cut(keep)
+        ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
+        draft.add(new)
+        whole = await _render(model.codec, options, session.ledgers, keep, draft.items, turn)
         if whole.total >= model.context:
             raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
         if whole.tools_changed:
             options = replace(options, miss_reason=options.miss_reason or "tools_changed")
-
-        if session.server_tools is None:
-            session.server_tools = self._server_tools(session)
-        changes: list[Change] = [*found.begin, SaveSession(session)]
-        if keep < len(session.items):
-            changes.append(CutItems(session.uid, keep))
-            del session.items[keep:]
-            for other in session.ledgers.values():
-                other.cut(keep)
-        if superseded is not None:
-            changes += self._desk.closing(session, calls, results)
-            changes.append(SaveRun(_superseded(superseded.record, self._house.clock())))
-        if new:
-            changes.append(AddItems(session.uid, len(session.items), new))
-            session.items.extend(new)
-        assert session.items == [*kept, *new], "what was checked is what is kept"
-        changes += [MarkTurns(session, keep), *extend(session, whole)]
-        run = self._record(turn, model, session, options, len(new), whole)
-        session.open_run = run.id
-        try:
-            await self._house.directory.commit(session, *changes, SaveRun(run.record), *self._key(turn, run.id))
-        except BaseException:
-            self._house.directory.discard(session)  # what is in memory is ahead of what is kept
-            raise
-        if superseded is not None:
-            self._desk.closed(superseded, _superseded(superseded.record, self._house.clock()), "superseded")
+        extend(draft, whole)
+        draft.mark_turns(keep)
+        run = self._run(turn, model, draft, options, len(new), whole)
+        self._let_run(draft, turn, run)
+        await self._house.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
+        if superseded is not None and ended is not None:
+            self._runs.closed(superseded, ended)
         return Admitted(run, [], prompt=whole.settled())
 
-    def _record(self, turn: Turn, model: Model, session: Session, options: RunOptions, new: int, whole: Prompt) -> Run:
-        now = self._house.clock()
+    def _let_run(self, draft: Draft, turn: Turn, run: Run) -> None:
+        """The session's row with its open run. A session that its client names is an explicit one from then on."""
+        draft.save()
+        draft.ahead.open_run = run.id
+        if draft.ahead.server_tools is None:
+            draft.ahead.server_tools = self._server_tools(draft.session)
+        if turn.session_id is not None:
+            draft.ahead.implicit, draft.ahead.expires_at = False, None
+
+    def _run(self, turn: Turn, model: Model, draft: Draft, options: RunOptions, new: int, whole: Prompt) -> Run:
+        now, session = self._house.clock(), draft.session
         record = RunRecord(
             id=f"run_{uuid4().hex}",
             session_uid=session.uid,
@@ -282,12 +241,13 @@ class Intake:
             status=RunStatus.RUNNING,
             created_at=now,
             updated_at=now,
-            first_item=len(session.items) - new,
+            first_item=len(draft.items) - new,
             options=options.dump(),
             usage={},
-            input_digest=_digest(turn.items),
+            input_digest=items_digest(turn.items),
         )
         run = Run(record, session.id, stored=session.stored)
+        run.keep_options(options)
         run.ledger_tokens = whole.total - len(whole.opening)
         run.had = whole.had
         return run
@@ -321,11 +281,12 @@ class Intake:
             return session.server_tools
         return tuple(exported.spec for exported in self._house.registry.list())
 
-    def _key(self, turn: Turn, run_id: str) -> list[Change]:
-        if turn.idempotency_key is None:
-            return []
-        expires = self._house.clock() + IDEMPOTENCY_S
-        return [SaveKey(turn.principal, turn.idempotency_key, run_id, body_digest(turn), expires)]
+
+def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall, CallRecord]]) -> None:
+    """Results are committed: the calls have them."""
+    for pending, record in fresh:
+        pending.record = record
+    run.pending = calls
 
 
 async def _render(
@@ -352,17 +313,6 @@ def _fork_point(session: Session, keep: int, whole: Prompt, model: Model) -> int
     return None
 
 
-def body_digest(turn: Turn) -> str:
-    """Names all that an Idempotency-Key came with."""
-    return turn.body_digest or _digest(turn.items)
-
-
-def _superseded(record: RunRecord, now: float) -> RunRecord:
-    return replace(
-        record, status=RunStatus.SUPERSEDED, stop_reason="superseded", reason=None, expires_at=None, updated_at=now
-    )
-
-
 def _leading_results(items: Sequence[Item]) -> list[ToolResultItem]:
     results: list[ToolResultItem] = []
     for item in items:
@@ -370,10 +320,6 @@ def _leading_results(items: Sequence[Item]) -> list[ToolResultItem]:
             break
         results.append(item)
     return results
-
-
-def _digest(items: Sequence[Item]) -> str:
-    return hashlib.sha256("\n".join(map(item_to_json, items)).encode()).hexdigest()
 
 
 def _given(value: int | None, default: int) -> int:

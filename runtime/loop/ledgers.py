@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.pipelines.base import Codec
-from tenuto.sessions.changes import AddSpans, Change, CutSpans
+from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
-from tenuto.sessions.session import Session
 
 KEPT_LEDGERS = 4
 """A session that changes its tools or its model keeps so many ledgers; the oldest goes first."""
@@ -101,25 +100,11 @@ def _sampled_elsewhere(
     return {place: furthest.span(place) for place in places}
 
 
-def extend(session: Session, prompt: Prompt) -> list[Change]:
-    """Let the session's ledger cover what the prompt rendered, and give the changes that keep it."""
-    changes: list[Change] = []
-    ledger = session.ledgers.get(prompt.fingerprint)
-    if ledger is None:
-        for oldest in list(session.ledgers)[: max(len(session.ledgers) - KEPT_LEDGERS + 1, 0)]:
-            del session.ledgers[oldest]
-            changes.append(CutSpans(session.uid, oldest, 0))
-        ledger = session.ledgers[prompt.fingerprint] = Ledger(prompt.fingerprint)
-    assert ledger.items == prompt.kept, "a prompt is kept before the ledger changes again"
-    for span in prompt.spans:
-        ledger.append(span)
-    if prompt.spans:
-        changes.append(AddSpans(session.uid, prompt.fingerprint, prompt.kept, prompt.spans))
-    return changes
-
-
-def add_span(session: Session, fingerprint: str, span: Span) -> Change:
-    """Let the ledger cover one more item, whose tokens the model sampled."""
-    ledger = session.ledgers[fingerprint]
-    ledger.append(span)
-    return AddSpans(session.uid, fingerprint, ledger.items - 1, (span,))
+def extend(draft: Draft, prompt: Prompt) -> None:
+    """Let the session's ledger cover what the prompt rendered."""
+    ledgers = draft.session.ledgers
+    if prompt.fingerprint not in ledgers:
+        for oldest in list(ledgers)[: max(len(ledgers) - KEPT_LEDGERS + 1, 0)]:
+            draft.drop_ledger(oldest)
+    assert draft.covered(prompt.fingerprint) == prompt.kept, "a prompt is kept before the ledger changes again"
+    draft.grow(prompt.fingerprint, prompt.spans)

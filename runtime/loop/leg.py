@@ -8,30 +8,34 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
 import anyio
 
-from tenuto.errors import ShuttingDown, TenutoError
+from tenuto.errors import GenerationFailed, ShuttingDown, TenutoError
 from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.engine.stream import RoundStream
+from tenuto.runtime.loop.answer import announced
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused
-from tenuto.runtime.loop.ledgers import Prompt, add_span, extend, prompt
+from tenuto.runtime.loop.ledgers import Prompt, extend, prompt
 from tenuto.runtime.loop.models import Model
-from tenuto.runtime.loop.pending import PendingCall, finished, pending_calls, stand_in
+from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
 from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.loop.text import TextStream
 from tenuto.runtime.metrics import Metrics
-from tenuto.sessions.changes import AddItems, Change, MarkTurns, SavePause, SaveRun, SaveSession
+from tenuto.sessions.changes import Change, SaveCall, SavePause, SaveRun
 from tenuto.sessions.directory import Directory
-from tenuto.sessions.items import Item
+from tenuto.sessions.draft import Draft
+from tenuto.sessions.items import Item, ToolCall
 from tenuto.sessions.records import CallStatus, PauseReason, PauseRecord, PauseStatus, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
@@ -83,8 +87,8 @@ class Leg:
     rendered: Prompt | None = None
     """What the first round reads, where it has been rendered already."""
     reserved: bool = False
-    _unsaved: list[Change] = field(default_factory=list)
-    """What has changed in memory since the last commit."""
+    _draft: Draft = field(init=False)
+    """What the session will be with the next commit."""
     _deadline: float = 0.0
     _last_round: str | None = None
     """Why the next round is the last, once that is so."""
@@ -95,28 +99,33 @@ class Leg:
     _stream: RoundStream | None = None
     _reader: RoundReader | None = None
 
+    def __post_init__(self) -> None:
+        self._draft = Draft(self.session)
+
     @property
     def _sequence(self) -> str:
         return f"{self.session.uid}/{self.model.id}"
 
     async def drive(self) -> None:
         """Go on until the run waits or has ended. What goes wrong ends the run; only cancellation passes through."""
-        self._deadline = anyio.current_time() + self.run.options.deadline_s
         try:
+            self._deadline = anyio.current_time() + self.run.options.deadline_s
             while await self._settle_calls() and await self._round():
                 pass
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._cancelled()
+            if self.run.cancelling:
+                await self._break_off(Happening.CANCEL, "cancelled")
+            else:
+                await self._break_off(Happening.INTERRUPT, "interrupted", ShuttingDown("the server is stopping"))
             raise
-        except ShuttingDown:
-            await self._break_off(RunStatus.INTERRUPTED, "interrupted", "the server is stopping", ShuttingDown.code)
+        except ShuttingDown as error:
+            await self._break_off(Happening.INTERRUPT, "interrupted", error)
         except TenutoError as error:
             log.warning("run %s failed: %s", self.run.id, error)
-            await self._break_off(RunStatus.FAILED, "error", str(error), error.code)
+            await self._break_off(Happening.FAIL, "error", error)
         except Exception:
             log.exception("run %s failed", self.run.id)
-            await self._break_off(RunStatus.FAILED, "error", "an internal error; the server's log has it", "internal")
+            await self._break_off(Happening.FAIL, "error", TenutoError("an internal error; the server's log has it"))
         finally:
             self._give_back_place()
 
@@ -125,15 +134,15 @@ class Leg:
     async def _round(self) -> bool:
         """Let the model speak once. False where that ended the run."""
         options = self.run.options
-        items = self.session.items
+        items = self._draft.items
         self._prompt, self.rendered = self.rendered, None
         if self._prompt is None:
             self._prompt = prompt(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
-            await self._end(RunStatus.INCOMPLETE, "length")
+            await self._end(Happening.CUT, "length")
             return False
-        self._unsaved += extend(self.session, self._prompt)
+        extend(self._draft, self._prompt)
         self._begin_round(tokens)
         assert self._reader is not None
         assert self._stream is not None
@@ -150,7 +159,7 @@ class Leg:
         choice, grammar = self._grammar()
         number = len(self.run.rounds) + 1
         calls = bool(options.tools) and choice is not ToolChoice.NONE
-        clients = len(self.run.snapshot().calls)
+        clients = len(self.run.leg.answer.calls)
         text = TextStream(codec, StopStrings(options.stop))
         self._reader = RoundReader(self.run, number, codec.parser(calls=calls), text, clients)
         reading = Reading.CALLS if calls else Reading.TURN
@@ -166,7 +175,9 @@ class Leg:
 
     def _named(self) -> int:
         assert self._prompt is not None
-        ledger = self.session.ledgers[self._prompt.fingerprint]
+        ledger = self.session.ledgers.get(self._prompt.fingerprint)
+        if ledger is None:
+            return 0
         return self.house.shared_prefixes.of(ledger, self.session.items, self.model.codec, self.run.options.tools)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
@@ -183,16 +194,14 @@ class Leg:
         return choice, grammar
 
     def _keep_round(self, outcome: Outcome) -> None:
-        """The round becomes an item with its tokens, in memory; the next commit keeps it."""
+        """The round becomes an item with its tokens, which the next commit keeps."""
         assert self._prompt is not None
         usage = outcome.usage
         if not self.run.rounds and self.run.options.miss_reason is not None:
             usage = replace(usage, miss_reason=self.run.options.miss_reason)
-        span = (*self._prompt.opening, *outcome.sampled)
-        self._unsaved.append(AddItems(self.session.uid, len(self.session.items), (outcome.item,)))
-        self._unsaved.append(add_span(self.session, self._prompt.fingerprint, span))
-        self.session.items.append(outcome.item)
-        self._engine_tokens = self.run.ledger_tokens = len(self.session.ledgers[self._prompt.fingerprint].tokens)
+        self._draft.add((outcome.item,))
+        self._draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
+        self._engine_tokens = self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
         self._stream = self._reader = None
         self._meter(usage)
@@ -214,10 +223,10 @@ class Leg:
                 raise ShuttingDown("the engine has stopped")
             case StopCause.LIMIT:
                 self.run.drop_cut_calls()
-                await self._end(RunStatus.INCOMPLETE, "length")
+                await self._end(Happening.CUT, "length")
                 return False
         if not outcome.item.calls:
-            await self._end(RunStatus.COMPLETED, self._last_round or outcome.cause.value)
+            await self._end(Happening.COMPLETE, self._last_round or outcome.cause.value)
             return False
         self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.house.policy.repeatable)
         return True
@@ -267,7 +276,7 @@ class Leg:
                 pending.call.name,
                 request=options.permission,
                 can_answer=options.can_answer,
-                remembered=pending.call.name in self.session.approved,
+                remembered=self._is_remembered(pending.call.name),
             )
             if pending.approved or decision.permission is Permission.AUTO:
                 ready.append(pending)
@@ -278,6 +287,10 @@ class Leg:
         if ready:
             await runner.make(ready)
         return ask
+
+    def _is_remembered(self, tool: str) -> bool:
+        approved = self.session.approved
+        return bool(approved) and self.house.policy.remembered_as(tool) in approved
 
     def _decide_last_round(self) -> None:
         made = tuple((c.call.name, c.call.arguments, c.result.text) for c in self.calls if c.result is not None)
@@ -294,17 +307,13 @@ class Leg:
         results = [call.result for call in self.calls if call.result is not None]
         not_run = all(call.call.server for call in self.calls) and self.run.options.max_tool_rounds == 0
         shown, fits = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
-        self._append([*shown, *self.then])
+        self._draft.add([*shown, *self.then])
         self.calls, self.then = [], ()
         if not_run:
-            await self._end(RunStatus.COMPLETED, "max_tool_rounds")
+            await self._end(Happening.COMPLETE, "max_tool_rounds")
         elif not fits:
-            await self._end(RunStatus.INCOMPLETE, "length")
+            await self._end(Happening.CUT, "length")
         return fits and not not_run
-
-    def _append(self, items: Sequence[Item]) -> None:
-        self._unsaved.append(AddItems(self.session.uid, len(self.session.items), tuple(items)))
-        self.session.items.extend(items)
 
     def _count_call(self, name: str, status: str) -> None:
         found = self.house.registry.find(name)
@@ -331,108 +340,109 @@ class Leg:
         event = RunPaused(
             PauseReason.APPROVAL, pending.record.round, (pending.call,), record.expires_at, pause_id=record.id
         )
-        self.run.pause = record
         await self._pause(event, SavePause(record))
+        self.run.pause = record
 
     async def _pause_for_client(self, missing: Sequence[PendingCall]) -> None:
         calls = tuple(pending.call for pending in missing)
         expires = self.house.clock() + self.house.expiries.client_tool_s
+        self._announce(missing[0].record.round, calls)
         await self._pause(RunPaused(PauseReason.CLIENT_TOOL, missing[0].record.round, calls, expires))
 
+    def _announce(self, round: int, calls: Sequence[ToolCall]) -> None:
+        """Tell of calls that the present leg has not told of: a person had to decide about others of their round."""
+        told = self.run.leg.answer.calls
+        known = {call.id for call in told}
+        for call in calls:
+            if call.id not in known:
+                for event in announced(round, len(told), call):
+                    self.run.emit(event)
+
     async def _pause(self, event: RunPaused, *changes: Change) -> None:
-        self.run.pending = self.calls
-        from_calls = [pending.save() for pending in self.calls]
-        await self._finish_leg(RunStatus.PAUSED, event, *from_calls, *changes)
+        waiting = {"reason": event.reason, "expires_at": event.expires_at}
+        saved = [SaveCall(pending.record) for pending in self.calls]
+        await self._finish_leg(Happening.PAUSE, event, *saved, *changes, **waiting)
 
     # Ends.
 
-    async def _end(
-        self, status: RunStatus, stop_reason: str, error: str | None = None, code: str | None = None
-    ) -> None:
-        self.session.open_run = None
-        await self._finish_leg(status, RunDone(status, stop_reason, error, code))
-        self._count_end(status)
+    async def _end(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
+        self._draft.ahead.open_run = None
+        text, code = (None, None) if error is None else (str(error), error.code)
+        event = RunDone(TABLE[RunStatus.RUNNING, happening].to, stop_reason, text, code)
+        await self._finish_leg(happening, event, stop_reason=stop_reason, error=text)
+        self._count_end(event.status)
 
     def _count_end(self, status: RunStatus) -> None:
         self.house.metrics.observe_run(self.model.id, status.value, self.house.clock() - self.run.created_at)
 
-    async def _finish_leg(self, status: RunStatus, event: RunPaused | RunDone, *changes: Change) -> None:
+    async def _finish_leg(
+        self, happening: Happening, event: RunPaused | RunDone, *changes: Change, **fields: Any
+    ) -> None:
         """Commit how the leg ended, then tell it."""
-        now = self.session.updated_at = self.house.clock()
-        self.run.finish_answer(event)
-        record = replace(
-            self.run.record,
-            status=status,
-            updated_at=now,
-            usage=self.run.usage_json(),
-            answer=self.run.answer_json(),
-            reason=event.reason if isinstance(event, RunPaused) else None,
-            expires_at=event.expires_at if isinstance(event, RunPaused) else None,
-            stop_reason=event.stop_reason if isinstance(event, RunDone) else None,
-            error=event.error if isinstance(event, RunDone) else None,
-        )
-        marks = MarkTurns(self.session, record.first_item)
+        figures = {"usage": self.run.usage_json(), "answer": self.run.answer_at(event)}
+        record = advanced(self.run.record, happening, self.house.clock(), **figures, **fields)
+        self._draft.save()
+        self._draft.mark_turns(record.first_item)
         with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
-            await self._commit(*changes, SaveRun(record), SaveSession(self.session), marks)
+            await self._commit(*changes, SaveRun(record))
         self.run.record = record
+        self.run.pending = self.calls if isinstance(event, RunPaused) else []
         self.run.emit(event)
 
-    async def _cancelled(self) -> None:
-        """The run was cancelled: stop the model, close the calls, keep what there is."""
-        if self._stream is not None and self._reader is not None:
-            self.model.engine.cancel(self._sequence)
-            with anyio.move_on_after(CANCEL_WAIT_S) as waiting:
-                outcome = await self._reader.read(self._stream)
-                if outcome.sampled:
-                    self._keep_round(replace(outcome, item=replace(outcome.item, incomplete=True, calls=())))
-            if waiting.cancelled_caught:
-                log.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
-        if self.run.cancelling:
-            await self._break_off(RunStatus.CANCELLED, "cancelled", None, None)
-        else:
-            await self._break_off(RunStatus.INTERRUPTED, "interrupted", "the server is stopping", ShuttingDown.code)
-
-    async def _break_off(self, status: RunStatus, stop_reason: str, error: str | None, code: str | None) -> None:
-        """End the run before its time: calls without a result get one that says so."""
-        self.run.drop_cut_calls()
-        try:
-            with anyio.CancelScope(shield=True):
+    async def _break_off(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
+        """End the run before its time: the model stops, and calls without a result get one that says so."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._stop_round()
+                self.run.drop_cut_calls()
                 if self.calls:
-                    await self._append_stand_ins(stop_reason)
-                await self._end(status, stop_reason, error, code)
-        except TenutoError as failure:  # the store is broken too: tell it, and forget what was not kept
-            log.error("the end of run %s could not be kept: %s", self.run.id, failure)
-            self.house.directory.discard(self.session)
-            self.model.engine.release(self._sequence)
-            self.run.record = replace(self.run.record, status=RunStatus.FAILED, error=str(failure))
-            self.run.emit(RunDone(RunStatus.FAILED, "error", str(failure), failure.code))
-            self._count_end(RunStatus.FAILED)
+                    await self._draft_stand_ins(stop_reason)
+                await self._end(happening, stop_reason, error)
+            except Exception as failure:
+                self._lose_end(failure)
 
-    async def _append_stand_ins(self, stop_reason: str) -> None:
-        now = self.house.clock()
-        for pending in self.calls:
-            if pending.result is None:
-                self._unsaved.append(finished(pending, stand_in(pending.call, _why(pending, stop_reason)), now))
-        results = [pending.result for pending in self.calls if pending.result is not None]
+    async def _stop_round(self) -> None:
+        """Stop the round that is under way, if there is one; what it has said is kept where it can be read."""
+        stream, reader = self._stream, self._reader
+        if stream is None or reader is None or stream.is_over:
+            return
+        self.model.engine.cancel(self._sequence)
+        try:
+            with anyio.fail_after(CANCEL_WAIT_S):
+                outcome = await reader.read(stream)
+        except TimeoutError:
+            log.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
+        except GenerationFailed as failure:
+            log.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
+        else:
+            if outcome.sampled:
+                self._keep_round(replace(outcome, item=replace(outcome.item, incomplete=True, calls=())))
+
+    async def _draft_stand_ins(self, why: str) -> None:
+        results = results_of(self.calls, why)
+        self._draft.also(*closing(self.calls, results, self.house.clock()))
         shown, _ = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
-        self._append(shown)
+        self._draft.add(shown)
         self.calls = []
 
+    def _lose_end(self, failure: Exception) -> None:
+        """How the run ended cannot be kept: tell it. The session is as last kept; housekeeping closes the run."""
+        log.error("the end of run %s could not be kept", self.run.id, exc_info=failure)
+        self.model.engine.release(self._sequence)
+        error = failure if isinstance(failure, TenutoError) else TenutoError("an internal error; the log has it")
+        self.run.unkept_end = RunDone(RunStatus.FAILED, "error", str(error), error.code)
+        self.run.emit(self.run.unkept_end)
+        self._count_end(RunStatus.FAILED)
+
     async def _commit(self, *changes: Change) -> None:
-        unsaved, self._unsaved = self._unsaved, []
-        try:
-            await self.house.directory.commit(self.session, *unsaved, *changes)
-        except TenutoError:  # nothing is kept, so the next commit must bring it; a cancelled wait takes nothing back
-            self._unsaved = [*unsaved, *self._unsaved]
-            raise
+        """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
+        if self._draft.is_empty:  # results of calls that were made at once come at once
+            await self.house.directory.commit(self.session, *changes)
+            return
+        await self.house.directory.keep(self._draft, *changes)
+        self._draft = Draft(self.session)
 
     def _give_back_place(self) -> None:
         if self.reserved:
             self.reserved = False
             self.model.engine.unreserve()
-
-
-def _why(pending: PendingCall, stop_reason: str) -> str:
-    if pending.record.status is CallStatus.STARTED:
-        return f"{stop_reason}; it may have had an effect"
-    return f"not executed: the run was {stop_reason}" if stop_reason != "error" else "not executed: the run failed"

@@ -1,13 +1,14 @@
 """What a run is held to, in a form that is stored with it, so that it can go on after a restart."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.items import JsonObject, ToolSpec
-from tenuto.tools.approvals import Permission
+from tenuto.tools.approvals import Permission, strictest
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,32 @@ class RunOptions:
 
     @staticmethod
     def load(value: dict[str, Any]) -> "RunOptions":
-        """Read what `dump` gave."""
+        """Read what `dump` gave. Raises ValueError where another version gave it in another form."""
         return _ADAPTER.validate_python(value)
+
+
+def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
+    """What a run is held to that goes on with its client's results: what the request says, else what held before.
+
+    One that `continues` says nothing by itself but whether its client can be asked. A permission is never loosened.
+    """
+    if turn.continues:
+        return replace(before, can_answer=turn.wants_events, miss_reason=None)
+    limits = turn.limits
+    if not turn.tools.given:
+        fresh = replace(fresh, tools=before.tools, client_tools=before.client_tools)
+        if turn.tools.allowed is None:
+            fresh = replace(fresh, allowed=before.allowed)
+    return replace(
+        fresh,
+        answer=before.answer if turn.response is None else fresh.answer,
+        max_tokens=fresh.max_tokens if limits.max_tokens else before.max_tokens,
+        max_tool_rounds=before.max_tool_rounds if limits.max_tool_rounds is None else fresh.max_tool_rounds,
+        deadline_s=fresh.deadline_s if limits.deadline_s else before.deadline_s,
+        permission=strictest(each for each in (fresh.permission, before.permission) if each is not None)
+        if fresh.permission or before.permission
+        else None,
+    )
 
 
 _ADAPTER: TypeAdapter[RunOptions] = TypeAdapter(RunOptions)

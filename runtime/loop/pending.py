@@ -1,6 +1,6 @@
 """Calls on their way to their results, and what stands where a result should. No I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.sessions.changes import Change, SaveCall
@@ -19,10 +19,6 @@ class PendingCall:
     record: CallRecord
     approved: bool = False
     denial: str | None = None
-
-    def save(self) -> Change:
-        """The change that keeps it as it is."""
-        return SaveCall(self.record)
 
     @property
     def result(self) -> ToolResultItem | None:
@@ -55,12 +51,32 @@ def pending_calls(run_id: str, round: int, item: AssistantItem, repeatable: Call
     ]
 
 
-def finished(pending: PendingCall, result: ToolResultItem, now: float) -> Change:
-    """Give a call its result, and the change that keeps it."""
-    pending.record = replace(pending.record, status=CallStatus.FINISHED, result=item_to_json(result), finished_at=now)
-    return pending.save()
+def finished(pending: PendingCall, result: ToolResultItem, now: float) -> CallRecord:
+    """The record of a call that has its result, which is the call's own once it is kept."""
+    return replace(pending.record, status=CallStatus.FINISHED, result=item_to_json(result), finished_at=now)
 
 
 def stand_in(call: ToolCall, text: str) -> ToolResultItem:
     """What stands where a result should: the runtime says why there is none."""
     return ToolResultItem(call.id, call.name, text, is_error=True, server=True)
+
+
+def results_of(calls: Sequence[PendingCall], why: str) -> list[ToolResultItem]:
+    """The results of a round that ends before its time: those that there are, else one that tells why."""
+    return [pending.result or stand_in(pending.call, _untold(pending, why)) for pending in calls]
+
+
+def closing(calls: Sequence[PendingCall], results: Sequence[ToolResultItem], now: float) -> list[Change]:
+    """The changes that keep the results of those calls that have none."""
+    pairs = zip(calls, results, strict=True)
+    return [SaveCall(finished(pending, result, now)) for pending, result in pairs if pending.result is None]
+
+
+def _untold(pending: PendingCall, why: str) -> str:
+    if pending.record.status is CallStatus.STARTED:
+        return f"{why}; it may have had an effect"
+    return f"not executed: {_WHOLE.get(why, why)}"
+
+
+_WHOLE = {"cancelled": "the run was cancelled", "interrupted": "the run was interrupted", "error": "the run failed"}
+"""Why a call was not made, where the reason is one word."""

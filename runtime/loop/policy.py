@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tenuto.tools.approvals import Decision, Permission, Rules, decide
 from tenuto.tools.registry import Registry
+from tenuto.tools.spec import digest
 
 NOBODY_ASKED = (
     "The tool call {tool} was refused: it needs a person's word, this key is not a person's, and nobody can be asked."
@@ -45,6 +46,11 @@ class Policy:
         if decision.permission is Permission.ASK:
             return Decision(Permission.ASK, NOBODY_ASKED.format(tool=tool))
         return decision
+
+    def remembered_as(self, tool: str) -> str:
+        """What stands in a session for the approval of a tool as it is now: another definition is not approved."""
+        found = self.registry.known(tool)
+        return tool if found is None else f"{tool} {digest(found.tool)}"
 
     def repeatable(self, tool: str) -> bool:
         """Whether a call that may have been made may be made again."""

@@ -61,7 +61,8 @@ class Turn:
     """One request. `session_id` None: the session is found by matching, or made.
 
     `user` narrows matching; `stored` false keeps all in memory; `wants_events` is true where the client opted into
-    named events, so that it can be asked for approvals. `temperature` None is the model's own. `body_digest` names the
+    named events, so that it can be asked for approvals. `continues`: it brings results alone, and all that the run was
+    held to holds on. `temperature` None is the model's own. `body_digest` names the
     whole request, for Idempotency-Key.
     """
 
@@ -81,5 +82,6 @@ class Turn:
     stored: bool = True
     match: bool = True
     wants_events: bool = False
+    continues: bool = False
     idempotency_key: str | None = None
     body_digest: str | None = None

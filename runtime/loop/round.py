@@ -85,14 +85,14 @@ class RoundReader:
         """The round has stopped: tell what was held back, and give the item.
 
         A call that the end of the round cut is not part of it; neither is any call of a round that was cut, since the
-        turn that it belongs to was never finished.
+        turn that it belongs to was never finished. A stop string cuts text alone: the calls before it are whole, and
+        have been told.
         """
-        cut = cause is not StopCause.END
+        cut = cause in (StopCause.LIMIT, StopCause.CANCELLED)
         self._take(self.parser.finish(), cut=cut)
         self._show(self.text.flush())
         calls = () if cut else tuple(self._whole(call) for call in self._calls)
-        incomplete = cause in (StopCause.LIMIT, StopCause.CANCELLED)
-        return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete)
+        return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete=cut)
 
     def _whole(self, call: _Call) -> ToolCall:
         return ToolCall(call.id, call.name, call.arguments, server=call.client_index is None)

@@ -3,44 +3,41 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
 
-from tenuto.errors import (
-    AlreadyDecided,
-    IdempotencyMismatch,
-    NotFound,
-    Overloaded,
-    ShuttingDown,
-    TenutoError,
-    ToolFailed,
-)
+from tenuto.errors import NotFound, Overloaded, ShuttingDown, ToolFailed
 from tenuto.runtime.engine.engine import EngineState
-from tenuto.runtime.loop.desk import Desk
+from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.events import RunDone
-from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake, body_digest
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
+from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.leg import House, Leg
 from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.sessions import Sessions
 from tenuto.sessions import transfer
-from tenuto.sessions.changes import SavePause, SaveRun, SaveSession
 from tenuto.sessions.principal import Principal
-from tenuto.sessions.records import PauseRecord, PauseStatus, RunStatus, SessionSummary
+from tenuto.sessions.records import RunStatus, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 from tenuto.tools.approvals import Permission
 from tenuto.tools.spec import CallContext, ToolResult
 
 log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Follower | None)
 
 TICK_S = 1.0
 ADMISSION_S = 0.01
@@ -52,7 +49,10 @@ SWEEP_TICKS = 60
 
 
 class Runner:
-    """Begins, resumes and ends runs. An async context manager: leaving it breaks off what is still under way."""
+    """Begins, resumes and ends runs. An async context manager: leaving it breaks off what is still under way.
+
+    Whatever changes a session is a command to its owner (`owners`), and runs there one after the other.
+    """
 
     def __init__(self, house: House, store: Store, models: Models, defaults: Defaults) -> None:
         self.models = models
@@ -63,9 +63,9 @@ class Runner:
         self._house = house
         self._store = store
         self._defaults = defaults
-        self._desk = Desk(house, store, models)
-        self._intake = Intake(house, self._desk, defaults)
-        self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._runs = Runs(house, store, models)
+        self._keys = Keys(store, house.clock)
+        self._intake = Intake(house, self._runs, self._keys, defaults)
         self._group: TaskGroup | None = None
         self._draining = False
         self._admitting = 0
@@ -73,8 +73,14 @@ class Runner:
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""
-        await self._recover()
         self._group = await anyio.create_task_group().__aenter__()
+        self._owners = Owners(self._group)
+        self._sessions = Sessions(self._house, self._store, self._runs, self._owners)
+        try:
+            await self._sessions.recover()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
         self._group.start_soon(self._keep_house)
         return self
 
@@ -95,7 +101,7 @@ class Runner:
         with anyio.move_on_after(timeout_s):
             await self._rest()
         with anyio.move_on_after(INTERRUPT_S):
-            for run in self._desk.working():
+            for run in self._runs.working():
                 run.interrupt()
             for raw in list(self._raw):
                 raw.close()
@@ -103,9 +109,9 @@ class Runner:
 
     async def _rest(self) -> None:
         """Return when no run is under way or about to be."""
-        while (runs := self._desk.working()) or self._admitting or self._raw:
+        while (runs := self._runs.working()) or self._admitting or self._raw:
             for run in runs:
-                await run.answer()
+                await run.rest()
             await anyio.sleep(ADMISSION_S)
 
     @property
@@ -115,7 +121,7 @@ class Runner:
 
     # Turns.
 
-    async def start(self, turn: Turn) -> Run:
+    async def start(self, turn: Turn) -> Follower:
         """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began.
 
         Raises before anything has changed: InvalidRequest and its kin, NotFound (the model), SessionBusy,
@@ -123,8 +129,8 @@ class Runner:
         """
         if turn.idempotency_key is None:
             return await self._start(turn)
-        async with self._lock(f"key {turn.principal} {turn.idempotency_key}"):
-            return await self._repeated(turn, turn.idempotency_key) or await self._start(turn)
+        async with self._keys.lock(turn.principal, turn.idempotency_key):
+            return await self._repeated(turn) or await self._start(turn)
 
     def complete(self, request: RawRequest) -> RawRun:
         """Begin a raw completion, which whoever reads it must read to its end or close.
@@ -144,47 +150,76 @@ class Runner:
 
     async def preview(self, turn: Turn) -> tuple[int, ...]:
         """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
-        return await self._intake.preview(turn, self.models.find(turn.model))
+        model = self.models.find(turn.model)
+        if turn.session_id is None:
+            return await self._intake.preview(turn, model, None)
+        known = await self._sessions.fetch(turn.principal, turn.session_id)
+        return await self._intake.preview(turn, model, known)
 
-    async def _repeated(self, turn: Turn, key: str) -> Run | None:
-        known = await self._store.key(turn.principal, key)
-        if known is None or known.expires_at <= self._house.clock():
+    async def _repeated(self, turn: Turn) -> Follower | None:
+        run_id = await self._keys.run_of(turn)
+        if run_id is None:
             return None
-        if known.body_digest != body_digest(turn):
-            raise IdempotencyMismatch(f"the Idempotency-Key {key!r} came before with another body")
-        run = await self.run(turn.principal, known.run_id)
-        run.attached += 1
-        return run
+        try:
+            return Follower(await self._runs.find(run_id, turn.principal))
+        except NotFound:  # its session was in memory only, and is there no more
+            return None
 
-    async def _start(self, turn: Turn) -> Run:
+    async def _start(self, turn: Turn) -> Follower:
         model = self.models.find(turn.model)
         self._check_open()
+        if turn.session_id is not None:
+            return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
+        found = None
+        if turn.match and turn.stored:
+            fetch = self._sessions.fetch
+            found = await self.directory.match(turn.principal, turn.user, turn.items, fetch)
+        if found is None:
+            return await self._start_new(turn, model)
+        session, at = found
+        follower = await self._ask(turn, session.id, partial(self._go_on, turn, session, model))
+        if follower is not None:
+            return follower
+        branch = await self._sessions.branch(turn, session, at)
+        if branch is None:
+            return await self._start_new(turn, model)
+        return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
+
+    async def _start_new(self, turn: Turn, model: Model) -> Follower:
+        session = self.directory.new(turn.principal, user=turn.user, stored=turn.stored)
+        return await self._ask(turn, session.id, partial(self._admit, turn, model, Found(session)))
+
+    async def _ask(self, turn: Turn, session_id: str, work: Callable[[], Awaitable[F]]) -> F:
+        """Let the owner of a session carry out a command that may begin a leg; a client that has gone leaves it."""
+        return await self._owners.ask((turn.principal, session_id), work, unheard=_leave)
+
+    async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
+        session = await self.directory.get_or_create(turn.principal, id, stored=turn.stored)
+        return await self._admit(turn, model, Found(session))
+
+    async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:
+        """Go on with the session that was found by match, if it still fits."""
+        if await self._intake.goes_on(turn, session):
+            return await self._admit(turn, model, Found(session))
+        return None
+
+    async def _admit(self, turn: Turn, model: Model, found: Found) -> Follower:
         model.engine.reserve()
         leg: Leg | None = None
         try:
-            found = await self._intake.find(turn)
-            async with self._lock(found.session.uid):
-                if await self._intake.goes_on(turn, found):
-                    leg = await self._admit(turn, model, found)
-            if leg is None:
-                branch = self._intake.branch(turn, found)
-                async with self._lock(branch.session.uid):
-                    leg = await self._admit(turn, model, branch)
+            with self._admission():
+                admitted = await self._intake.admit(turn, model, found)
+                if not found.session.stored:
+                    self._keys.remember(turn, admitted.run.id)
+                leg = self._begin_leg(admitted, found.session, model, reserved=True, of_request=True)
         finally:
             if leg is None:
                 model.engine.unreserve()
-        return leg.run
-
-    async def _admit(self, turn: Turn, model: Model, found: Found) -> Leg:
-        with self._admission():
-            admitted = await self._intake.admit(turn, model, found)
-            leg = self._begin_leg(admitted, found.session, model, reserved=True)
-        leg.run.attached += 1
-        return leg
+        return Follower(leg.run)
 
     @contextmanager
     def _admission(self) -> Iterator[None]:
-        """From the commit to the leg's begin is one step, which a drain waits for."""
+        """From the commit to the leg's begin is one step, which a drain waits for and nothing cancels."""
         self._check_open()
         self._admitting += 1
         try:
@@ -196,26 +231,19 @@ class Runner:
     def _check_open(self) -> None:
         if self._draining or self._group is None:
             raise ShuttingDown("the server is stopping")
-        if len(self._desk.working()) >= self._defaults.max_runs:
+        if len(self._runs.working()) >= self._defaults.max_runs:
             raise Overloaded("the table of runs", 5.0)
 
-    def _begin_leg(self, admitted: Admitted, session: Session, model: Model, *, reserved: bool = False) -> Leg:
+    def _begin_leg(
+        self, admitted: Admitted, session: Session, model: Model, *, of_request: bool, reserved: bool = False
+    ) -> Leg:
         assert self._group is not None
-        leg = Leg(
-            self._house,
-            admitted.run,
-            session,
-            model,
-            admitted.calls,
-            admitted.then,
-            rendered=admitted.prompt,
-            reserved=reserved,
-        )
+        run = admitted.run
+        leg = Leg(self._house, run, session, model, admitted.calls, admitted.then, admitted.prompt, reserved=reserved)
         scope = anyio.CancelScope()
-        admitted.run.begin_leg(scope)
-        admitted.run.close_waiting = self._close_waiting
-        self._desk.add(admitted.run)
-        if not admitted.run.rounds:
+        run.begin_leg(scope, of_request=of_request)
+        self._runs.add(run)
+        if not run.rounds:
             self._house.metrics.run_started(model.id)
         self._group.start_soon(self._drive, leg, scope)
         return leg
@@ -225,11 +253,14 @@ class Runner:
         try:
             with scope:
                 await leg.drive()
+        except Exception:  # a bug in the leg is its run's; the others go on
+            log.exception("the leg of run %s ended in an error", run.id)
         finally:
-            if run.working:  # a bug: nobody may wait for ever
+            if run.working:
                 log.error("the leg of run %s ended without a word", run.id)
-                run.emit(RunDone(RunStatus.FAILED, "error", "an internal error", "internal"))
-            self._desk.settle(run)
+                run.unkept_end = RunDone(RunStatus.FAILED, "error", "an internal error", "internal")
+                run.emit(run.unkept_end)
+            self._runs.settle(run)
             for watcher in self.watchers:
                 watcher(run)
 
@@ -241,9 +272,15 @@ class Runner:
         Raises:
             NotFound: there is none, or it is another principal's.
         """
-        run = await self._desk.find(run_id, principal)
-        run.close_waiting = self._close_waiting
-        return run
+        return await self._runs.find(run_id, principal)
+
+    async def cancel(self, principal: str, run_id: str) -> Run:
+        """Stop a run: the model within a step, tools by a cancel; give it when it has ended.
+
+        Raises:
+            NotFound: there is none, or it is another principal's.
+        """
+        return await self._sessions.cancel(await self._runs.find(run_id, principal))
 
     async def decide(self, principal: str, pause_id: str, *, approve: bool, message: str | None, remember: bool) -> Run:
         """Answer an approval; its run goes on.
@@ -253,78 +290,41 @@ class Runner:
             AlreadyDecided: it has been answered, has expired, or its run has ended.
         """
         self._check_open()
-        pause = await self._desk.pause(pause_id)
+        pause = await self._runs.pause(pause_id)
         if pause is None or pause.principal != principal:
             raise NotFound("approval", pause_id)
-        run = await self._desk.find(pause.run_id, principal)
-        session = await self._desk.session(run)
-        async with self._lock(session.uid):
-            pause = await self._desk.pause(pause_id)
-            assert pause is not None
-            if pause.status is not PauseStatus.OPEN:
-                raise AlreadyDecided(f"the approval {pause_id} is {pause.status.value} already")
-            if pause.expires_at <= self._house.clock():
-                await self._expire(run, session)
-                raise AlreadyDecided(f"the approval {pause_id} has expired")
-            with self._admission():
-                await self._resume_decided(run, session, pause, approve=approve, message=message, remember=remember)
+        run = await self._runs.find(pause.run_id, principal)
+        decision = Decision(approve, message, remember)
+        return await self._owners.ask((principal, run.session_id), partial(self._decide, run, pause_id, decision))
+
+    async def _decide(self, run: Run, pause_id: str, decision: Decision) -> Run:
+        with self._admission():
+            session = await self._runs.session(run)
+            model = self.models.find(run.model)
+            calls = await decide(self._house, self._runs, run, session, pause_id, decision)
+            self._begin_leg(Admitted(run, calls), session, model, of_request=False)
         return run
-
-    async def _resume_decided(
-        self, run: Run, session: Session, pause: PauseRecord, *, approve: bool, message: str | None, remember: bool
-    ) -> None:
-        model = self.models.find(run.model)
-        calls = await self._desk.calls(run, session)
-        for pending in calls:
-            if pending.call.id == pause.call_id:
-                pending.approved = approve
-                pending.denial = None if approve else " ".join(filter(None, (DENIED, message)))
-        if approve and remember:
-            session.approved |= {pause.tool}
-        status = PauseStatus.APPROVED if approve else PauseStatus.DENIED
-        decided = replace(pause, status=status, message=message, remember=remember, decided_at=self._house.clock())
-        record = replace(run.record, status=RunStatus.RUNNING, reason=None, expires_at=None)
-        await self.directory.commit(session, SavePause(decided), SaveRun(record), SaveSession(session))
-        run.record = record
-        run.pending, run.pause = [], None
-        self._begin_leg(Admitted(run, calls), session, model)
-
-    async def _close_waiting(self, run: Run) -> None:
-        """Cancel a run that waits."""
-        session = await self._desk.session(run)
-        async with self._lock(session.uid):
-            if run.record.status is RunStatus.PAUSED:
-                await self._desk.close(run, session, RunStatus.CANCELLED, "cancelled", "the run was cancelled")
 
     # Sessions.
 
     async def delete_session(self, principal: str, id: str) -> None:
-        """Delete a session; its open run is cancelled first. Raises NotFound."""
-        session = await self._existing(principal, id)
-        cancelled: str | None = None
-        while True:
-            async with self._lock(session.uid):
-                open_run = session.open_run  # seen under the lock: a turn may just be beginning one
-                if open_run is None or open_run == cancelled:  # the same again: its end could not be kept
-                    await self.directory.delete(principal, id)
-                    self._release(session.uid)
-                    return
-            await (await self.run(principal, open_run)).cancel()
-            cancelled = open_run
+        """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
+        self._release(await self._sessions.delete(principal, id))
 
     async def fork_session(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
-        return await self.directory.fork(await self._existing(principal, id), at, new_id)
+        return await self._sessions.fork(principal, id, at, new_id)
 
-    async def export_session(self, principal: str, id: str) -> dict[str, Any]:
-        """A session as a document that `import_session` reads. Raises NotFound."""
-        session = await self._existing(principal, id)
-        return transfer.export(session, await self._store.notes(session.uid))
+    async def export_session(self, principal: str, id: str, *, raw: bool = False) -> dict[str, Any]:
+        """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
+        return await self._sessions.export(principal, id, raw=raw)
 
     async def import_session(self, principal: str, id: str, document: dict[str, Any]) -> Session:
         """Put a session in the place of the one of that id. Raises InvalidRequest, SessionBusy."""
         session, notes = transfer.restore(document, principal, id)
-        await self.directory.install(session, notes)
+        replaced = await self._sessions.install(session, notes)
+        if replaced is not None:
+            self._release(replaced)
         return session
 
     async def list_sessions(
@@ -333,17 +333,11 @@ class Runner:
         """The principal's stored sessions, newest first."""
         return await self.directory.list(principal, implicit, limit=limit, after=after)
 
-    async def _existing(self, principal: str, id: str) -> Session:
-        session = await self.directory.get(principal, id)
-        if session is None:
-            raise NotFound("session", id)
-        return session
-
     # Tools and health.
 
     def open_runs(self) -> tuple[int, int]:
         """How many runs are at work, and how many wait for a client or a person."""
-        return len(self._desk.working()), self._desk.waiting()
+        return len(self._runs.working()), self._runs.waiting()
 
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""
@@ -378,19 +372,6 @@ class Runner:
 
     # Housekeeping.
 
-    async def _recover(self) -> None:
-        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting."""
-        for record in await self._store.open_runs():
-            if record.status is RunStatus.PAUSED and record.expires_at is not None:
-                self._desk.pauses[record.id] = record.expires_at
-                continue
-            try:
-                run = await self._desk.find(record.id)
-                session = await self._desk.session(run)
-                await self._desk.close(run, session, RunStatus.INTERRUPTED, "interrupted", "interrupted")
-            except TenutoError:  # one damaged session does not keep the others from starting
-                log.exception("the run %s, which a crash has left open, cannot be closed", record.id)
-
     async def _keep_house(self) -> None:
         for tick in count(1):
             await anyio.sleep(TICK_S)
@@ -398,44 +379,26 @@ class Runner:
                 await self.expire_pauses()
                 if tick % SWEEP_TICKS == 0:
                     await self.expire_sessions()
-            except TenutoError:
-                log.exception("housekeeping failed; it goes on with the next tick")
+            except Exception:  # it goes on with the next tick, whatever was wrong with this one
+                log.exception("housekeeping failed")
 
     async def expire_pauses(self) -> None:
-        """End the runs that have waited for too long. Done every second by itself."""
-        now = self._house.clock()
-        for run_id in [run_id for run_id, expires in self._desk.pauses.items() if expires <= now]:
-            await self._expire_run(run_id)
+        """End the runs that have waited for too long, or whose end could not be kept. Done every second by itself."""
+        await self._sessions.close_overdue()
 
     async def expire_sessions(self) -> None:
         """Delete the sessions whose time is over, and let runs of long ago go. Done every minute by itself."""
-        self._desk.forget_old()
-        for uid in await self.directory.expire():
+        self._runs.forget_old()
+        await self.directory.tidy()
+        for uid in await self._sessions.expire():
             self._release(uid)
 
     def _release(self, uid: str) -> None:
         for model in self.models.list():
             model.engine.release(f"{uid}/{model.id}")
 
-    async def _expire_run(self, run_id: str) -> None:
-        try:
-            run = await self._desk.find(run_id)
-            session = await self._desk.session(run)
-        except NotFound:  # deleted meanwhile
-            self._desk.pauses.pop(run_id, None)
-            return
-        async with self._lock(session.uid):
-            if run.record.status is RunStatus.PAUSED:
-                await self._expire(run, session)
 
-    async def _expire(self, run: Run, session: Session) -> None:
-        await self._desk.close(run, session, RunStatus.EXPIRED, "expired", "no answer came in time")
-
-    def _lock(self, name: str) -> anyio.Lock:
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = anyio.Lock()
-        return lock
-
-
-DENIED = "The user denied this tool call."
+async def _leave(follower: Follower | None) -> None:
+    """Nobody waits for the leg that a command has begun."""
+    if follower is not None:
+        await follower.disconnected()

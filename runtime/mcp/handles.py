@@ -4,7 +4,8 @@ from typing import Any
 
 from tenuto.errors import Conflict, InvalidRequest
 from tenuto.runtime.loop.described import model_facts, session_facts, session_page
-from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.requests import SessionMode, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import own_tools
@@ -32,9 +33,7 @@ async def answer(runner: Runner, principal: str, name: str, arguments: dict[str,
         case own_tools.RUN_GET:
             return (await runner.run(principal, arguments["run_id"])).describe()
         case own_tools.RUN_CANCEL:
-            run = await runner.run(principal, arguments["run_id"])
-            await run.cancel()
-            return run.describe()
+            return (await runner.cancel(principal, arguments["run_id"])).describe()
         case own_tools.MODELS_LIST:
             return {"object": "list", "data": [model_facts(model) for model in runner.models.list()]}
         case _:
@@ -49,7 +48,7 @@ async def _sessions(runner: Runner, principal: str, arguments: dict[str, Any]) -
     return session_page(found, limit)
 
 
-async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, can_ask: bool) -> Run:
+async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
     """Give a run that waits what it waits for; it goes on. `can_ask`: this client can put an approval to a person.
 
     Raises:
@@ -69,13 +68,14 @@ async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, c
         case PauseReason.CLIENT_TOOL:
             raise InvalidRequest(f"the run {run.id} waits for results of client tools, not for a decision")
         case PauseReason.APPROVAL | PauseReason.INPUT if decision is not None and pause is not None:
-            return await runner.decide(
+            decided = await runner.decide(
                 principal,
                 str(pause.pause_id),
                 approve=decision == "approve",
                 message=arguments.get("message"),
                 remember=arguments.get("remember_for_session", False),
             )
+            return Follower(decided)
         case _:
             raise InvalidRequest(f"the run {run.id} waits for a decision, not for results")
 
@@ -86,18 +86,13 @@ def _with_results(run: Run, principal: str, results: list[dict[str, Any]], *, ca
         ToolResultItem(each["tool_call_id"], "", each["content"], is_error=each.get("is_error", False))
         for each in results
     )
-    options = run.options
     return Turn(
         principal=principal,
         model=run.model,
         items=items,
         session_id=run.session_id,
         mode=SessionMode.APPEND,
-        tools=ToolSelection(parallel=options.parallel),
-        sampling=options.sampling,
-        temperature=options.sampling.temperature,
-        stop=options.stop,
-        permission=options.permission,
         match=False,
         wants_events=can_ask,
+        continues=True,
     )

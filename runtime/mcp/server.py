@@ -17,10 +17,11 @@ from mcp.shared.exceptions import MCPError
 
 from tenuto import __version__
 from tenuto.errors import InvalidRequest, NotFound, TenutoError
+from tenuto.runtime.loop.decisions import DENIED
 from tenuto.runtime.loop.events import Answer
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.runner import DENIED, Runner
+from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
@@ -185,7 +186,7 @@ class _Desk:
             can_ask=can_ask(context),
         )
 
-    async def _follow(self, context: Context, principal: str, run: Run, telling: chat.Telling) -> CallResult:
+    async def _follow(self, context: Context, principal: str, run: Follower, telling: chat.Telling) -> CallResult:
         """Show a run to the client until it ends or waits for what the client cannot be asked for."""
         while True:
             answer = await _watch(run, telling)
@@ -198,10 +199,11 @@ class _Desk:
                 return _chat_result(answer, telling)
             run = await self._decide(principal, str(answer.pause.pause_id), decision)
 
-    async def _decide(self, principal: str, pause_id: str, decision: approval.Decision) -> Run:
-        return await self._runner.decide(
+    async def _decide(self, principal: str, pause_id: str, decision: approval.Decision) -> Follower:
+        run = await self._runner.decide(
             principal, pause_id, approve=decision.approve, message=decision.message, remember=decision.remember
         )
+        return Follower(run)
 
     def _server_of(self, name: str) -> str:
         found = self._runner.registry.find(name)
@@ -210,7 +212,7 @@ class _Desk:
         return found.server
 
 
-async def _watch(run: Run, telling: chat.Telling) -> Answer:
+async def _watch(run: Follower, telling: chat.Telling) -> Answer:
     """Tell of the run up to its next rest, and give the answer then. If the client goes away, so does the run."""
     done = False
     try:

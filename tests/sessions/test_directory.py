@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
 
+import anyio
 import pytest
 
 from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy, StoreFailed
 from tenuto.sessions.changes import AddItems, MarkTurns, PutNote, SaveRun, SaveSession, whole
-from tenuto.sessions.directory import Directory
+from tenuto.sessions.directory import Directory, begun
+from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunRecord, RunStatus
@@ -90,7 +92,7 @@ async def test_a_session_with_an_open_run_stays_in_memory(directory: Directory, 
     for number in range(5):
         await kept(directory, f"s{number}")
     clock.now += 1000
-    await directory.expire()
+    await expire(directory)
     gc.collect()
     assert working() is not None
 
@@ -110,7 +112,7 @@ async def test_a_session_in_memory_only_is_never_in_the_store_and_goes_at_its_ti
     clock.now += 59
     assert await directory.get("alice", id) is not None
     clock.now += 61
-    await directory.expire()
+    await expire(directory)
     gc.collect()
     assert await directory.get("alice", id) is None
 
@@ -138,13 +140,19 @@ async def test_an_id_that_cannot_be_is_refused(directory: Directory, id: str) ->
     assert raised.value.param == "session_id"
 
 
-async def test_an_implicit_session_is_promoted_when_its_id_is_used(directory: Directory, store: Store) -> None:
+async def test_an_implicit_session_stays_one_until_somebody_commits_that_it_is_named(
+    directory: Directory, store: Store
+) -> None:
     session = directory.new("alice", user="u")
     await directory.commit(session, SaveSession(session))
     assert [one.id for one in await directory.list("alice")] == []
     assert [one.id for one in await directory.list("alice", implicit=True)] == [session.id]
     assert await directory.get_or_create("alice", session.id) is session
-    await directory.commit(session, SaveSession(session))
+    assert session.implicit
+    draft = Draft(session)
+    draft.save()
+    draft.ahead.implicit, draft.ahead.expires_at = False, None
+    await directory.keep(draft)
     found = (await directory.list("alice"))[0]
     assert (found.id, found.implicit, found.expires_at, found.user) == (session.id, False, None, "u")
 
@@ -155,12 +163,12 @@ async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Dire
     id, uid = session.id, session.uid
     del session
     clock.now += DAY - 1
-    assert await directory.expire() == []
+    assert await expire(directory) == []
     assert await directory.get("alice", id) is not None
     clock.now += DAY - 1
-    assert await directory.expire() == []
+    assert await expire(directory) == []
     clock.now += 2
-    assert await directory.expire() == [uid]
+    assert await expire(directory) == [uid]
     assert await directory.get("alice", id) is None
 
 
@@ -186,19 +194,33 @@ async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory:
         await directory.delete("alice", "s")
 
 
-async def test_a_discarded_session_is_read_again_as_it_was_kept_last(directory: Directory) -> None:
+async def test_a_session_is_as_it_was_where_a_commit_fails(directory: Directory, store: Store) -> None:
     session = await kept(directory, "s", HI)
-    session.items.append(HO)
+    before = replace(session, items=list(session.items))
+    draft = Draft(session)
+    draft.save()
+    draft.add([HO])
+    draft.grow("f", [(1, 2), (3,)])
+    draft.ahead.open_run, draft.ahead.approved = "r", frozenset({"t"})
     with pytest.raises(StoreFailed):
-        await directory.commit(session, AddItems(session.uid, 0, (HO,)))
-    directory.discard(session)
-    again = await directory.get("alice", "s")
-    assert again is not None
-    assert again.items == [HI]
-    directory.discard(session)
-    assert await directory.get("alice", "s") is again
-    with pytest.raises(NotFound):
-        await directory.commit(session, SaveSession(session))
+        await directory.keep(draft, AddItems(session.uid, 0, (HO,)))
+    assert session == before
+    assert await store.session("alice", "s") == before
+    await directory.keep(draft)
+    assert (session.items, session.open_run, session.ledgers["f"].tokens) == ([HI, HO], "r", [1, 2, 3])
+    assert await store.session("alice", "s") == session
+
+
+async def test_a_commit_goes_on_when_the_one_who_waits_for_it_is_gone(directory: Directory, store: Store) -> None:
+    session = await kept(directory, "s", HI)
+    draft = Draft(session)
+    draft.add([HO])
+    async with anyio.create_task_group() as group:
+        group.start_soon(directory.keep, draft)
+        await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert session.items == [HI, HO]
+    assert await store.session("alice", "s") == session
 
 
 async def test_nobody_deletes_the_session_of_another(directory: Directory) -> None:
@@ -215,7 +237,8 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
         directory, "s", HI, HO, HI, ledgers={"f": ledger}, server_tools=tools, approved=frozenset({"t"}), user="u"
     )
     await store.commit(PutNote(origin.uid, "k", "v"))
-    fork = await directory.fork(origin, None, "twin")
+    fork = directory.twin(origin, None, "twin")
+    await directory.add(fork, await store.notes(origin.uid))
     assert fork == replace(
         origin,
         uid=fork.uid,
@@ -231,6 +254,20 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
     assert await store.notes(fork.uid) == {"k": "v"}
     fork.ledgers["f"].append([9])
     assert ledger.tokens == [1, 2, 3]
+
+
+async def fork(directory: Directory, session: Session, at: int | None = None, new_id: str | None = None) -> Session:
+    """A fork as the owners of both sessions make it, without notes."""
+    twin = directory.twin(session, at, new_id)
+    await directory.add(twin, {})
+    return twin
+
+
+async def expire(directory: Directory) -> list[str]:
+    """What housekeeping does."""
+    await directory.tidy()
+    gone = [await directory.expire(*key) for key in await directory.overdue()]
+    return [uid for uid in gone if uid is not None]
 
 
 @pytest.mark.parametrize(
@@ -250,26 +287,30 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
 )
 async def test_a_fork_takes_completed_items(directory: Directory, items: list[Item], at: int | None, keep: int) -> None:
     origin = await kept(directory, "s", *items)
-    fork = await directory.fork(origin, at)
-    assert fork.items == items[:keep]
-    assert fork.parent == Parent(origin.uid, keep)
+    twin = await fork(directory, origin, at)
+    assert twin.items == items[:keep]
+    assert twin.parent == Parent(origin.uid, keep)
 
 
 async def test_a_fork_is_implicit_where_nobody_named_it_and_its_origin_is(directory: Directory) -> None:
     explicit, implicit = await kept(directory, "s", HI, HO), directory.new("alice")
     await directory.commit(implicit, SaveSession(implicit))
-    forks = [await directory.fork(explicit), await directory.fork(implicit), await directory.fork(implicit, None, "x")]
-    assert [(fork.implicit, fork.expires_at is None) for fork in forks] == [(False, True), (True, False), (False, True)]
+    forks = [
+        await fork(directory, explicit),
+        await fork(directory, implicit),
+        await fork(directory, implicit, None, "x"),
+    ]
+    assert [(one.implicit, one.expires_at is None) for one in forks] == [(False, True), (True, False), (False, True)]
 
 
 async def test_a_fork_that_cannot_be_is_refused(directory: Directory) -> None:
     origin = await kept(directory, "s", HI, HO)
     for at, new_id, param in ((3, None, "at"), (-1, None, "at"), (1, "a b", "new_id")):
         with pytest.raises(InvalidRequest) as raised:
-            await directory.fork(origin, at, new_id)
+            await fork(directory, origin, at, new_id)
         assert raised.value.param == param
     with pytest.raises(Conflict):
-        await directory.fork(origin, None, "s")
+        await fork(directory, origin, None, "s")
 
 
 async def test_an_import_replaces_the_session_of_its_id(directory: Directory, store: Store) -> None:
@@ -298,7 +339,7 @@ async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Direc
     assert await directory.match("alice", "u", [HI, HO, HI]) is None
     assert await directory.match("bob", None, [HI, HO, HI]) is None
     assert await directory.match("alice", None, [HI]) is None
-    twin = await directory.fork(session)
+    twin = await fork(directory, session)
     assert await directory.match("alice", None, [HI, HO, HI]) is None
     twin.items += [HI, AssistantItem("more")]
     await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
@@ -313,7 +354,7 @@ async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(d
     for again in (UserItem("other"), UserItem("and?")):
         assert await directory.match("alice", None, [HI, HO, again]) == (session, 2)
     assert await directory.match("alice", None, [HI, AssistantItem("no"), HI]) is None
-    twin = await directory.fork(session, 2)
+    twin = await fork(directory, session, 2)
     twin.items += [UserItem("or?"), AssistantItem("so")]
     await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
     found = await directory.match("alice", None, [HI, HO, UserItem("third")])
@@ -332,10 +373,11 @@ async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(dir
 async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directory, store: Store) -> None:
     origin = await kept(directory, "s", HI, HO, UserItem("and?"))
     await store.commit(PutNote(origin.uid, "k", "v"))
-    branch, begin = directory.branch(origin, 2)
+    branch = directory.twin(origin, 2, implicit=True)
+    directory.hold(branch)
     assert (branch.items, branch.implicit, branch.parent) == ([HI, HO], True, Parent(origin.uid, 2))
     assert await store.session_by_uid(branch.uid) is None
-    await directory.commit(branch, *begin)
+    await directory.commit(branch, *begun(branch, await store.notes(origin.uid)))
     assert await store.session_by_uid(branch.uid) == branch
     assert await store.notes(branch.uid) == {"k": "v"}
 
@@ -357,5 +399,5 @@ async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, 
     session.open_run = run.id
     await directory.commit(session, SaveSession(session), SaveRun(run))
     clock.now += 2 * DAY
-    assert await directory.expire() == []
+    assert await expire(directory) == []
     assert await directory.get("alice", session.id) is session

@@ -16,6 +16,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
@@ -177,7 +178,7 @@ class Process:
 
     # Requests.
 
-    async def start(self, said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Run:
+    async def start(self, said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Follower:
         """Begin a run; without `id`, the session is found by matching."""
         with anyio.fail_after(PATIENCE_S):
             return await self.runner.start(turn(said, id, **fields))
@@ -192,6 +193,11 @@ class Process:
         with anyio.fail_after(PATIENCE_S):
             given = {"message": None, "remember": False, **more}
             return await self.runner.decide(principal, pause, approve=approve, **given)
+
+    async def cancel(self, run: Run | Follower, principal: str = "alice") -> Run:
+        """Cancel a run."""
+        with anyio.fail_after(PATIENCE_S):
+            return await self.runner.cancel(principal, run.id)
 
     # What there is.
 
@@ -227,19 +233,19 @@ def turn(said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Turn
     return Turn(**{**defaults, "items": items, "session_id": id, "limits": Limits(**limits), **fields})
 
 
-async def answer(run: Run) -> Answer:
+async def answer(run: Run | Follower) -> Answer:
     """The whole answer of a run's present leg."""
     with anyio.fail_after(PATIENCE_S):
-        return await run.answer()
+        return await (Follower(run) if isinstance(run, Run) else run).answer()
 
 
-async def events(run: Run, after: int | None = None) -> list[RunEvent]:
+async def events(run: Run | Follower, after: int | None = None) -> list[RunEvent]:
     """The events of a run's present leg."""
     with anyio.fail_after(PATIENCE_S):
         return [event async for _, event in run.events(after)]
 
 
-async def until(run: Run, kind: type[RunEvent]) -> RunEvent:
+async def until(run: Run | Follower, kind: type[RunEvent]) -> RunEvent:
     """The next event of that kind."""
     with anyio.fail_after(PATIENCE_S):
         async for _, event in run.events():

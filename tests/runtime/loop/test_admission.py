@@ -24,7 +24,7 @@ async def test_a_full_queue_refuses_at_once_and_keeps_nothing(open_process: Open
     assert await process.store.session("alice", "c") is None
     with anyio.fail_after(5):
         for run in runs:
-            await run.cancel()
+            await process.cancel(run)
     assert (await process.ask("hi", "c")).text == "hi"
 
 

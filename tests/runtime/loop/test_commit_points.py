@@ -12,7 +12,6 @@ import pytest
 
 from tenuto.errors import NotFound, StoreFailed
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused, ToolCalling, ToolReturned
-from tenuto.runtime.loop.run import Run
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import CallStatus, PauseStatus, RunStatus
 from tenuto.tools.approvals import Rules
@@ -32,7 +31,7 @@ async def test_a_run_and_its_input_are_kept_before_it_begins(open_process: Open,
     process = await open_process(says("hi", "x" * 2000, delay_ms=1))
     run = await process.start("hi", idempotency_key="k", body_digest="d")
     left = process.left_behind(tmp_path)
-    await run.cancel()
+    await process.cancel(run)
     later = await open_process(left=left)
     again = await later.runner.run("alice", run.id)
     assert (again.record.status, again.record.stop_reason) == (RunStatus.INTERRUPTED, "interrupted")
@@ -89,7 +88,7 @@ async def test_a_pause_for_the_client_is_kept_before_the_client_is_told(open_pro
     paused = run.snapshot()
     later = await open_process(left=process.left_behind(tmp_path))
     again = await later.runner.run("alice", run.id)
-    assert again.describe() == run.describe()
+    assert again.describe() == run.run.describe()
     assert again.snapshot().pause == paused.pause
     done = await later.ask(results(paused, "rain"))
     assert (done.run_id, done.text, done.status) == (run.id, "rain", RunStatus.COMPLETED)
@@ -228,7 +227,7 @@ async def test_what_one_commit_could_not_keep_the_next_one_brings(open_process: 
 
 async def test_a_damaged_session_does_not_keep_the_others_from_starting(open_process: Open, tmp_path: Path) -> None:
     process = await open_process(says("long", "x" * 2000, delay_ms=1), WEATHER)
-    runs: list[Run] = [await process.start("long", id) for id in ("a", "b")]
+    runs = [await process.start("long", id) for id in ("a", "b")]
     paused = await process.ask("weather?", "c", tools=client_tools())
     left = process.left_behind(tmp_path)
     damage(left, runs[0].record.session_uid)
@@ -238,7 +237,7 @@ async def test_a_damaged_session_does_not_keep_the_others_from_starting(open_pro
     with pytest.raises(StoreFailed):
         await later.ask("hi", "a")
     for run in runs:
-        await run.cancel()
+        await process.cancel(run)
 
 
 def damage(url: str, uid: str) -> None:

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenuto.errors import ContextTooLong, SessionPaused
-from tenuto.runtime.loop.events import Answer, TextAdded
+from tenuto.runtime.loop.events import Answer, RoundEnded, RunDone, TextAdded
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.requests import ToolSelection
-from tenuto.runtime.loop.run import Run
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
@@ -93,7 +93,7 @@ class Conversation:
                 async for number, event in run.events():
                     if isinstance(event, TextAdded) and number > value:
                         break
-                await run.cancel()
+                await self.process.cancel(run)
                 await self._check(run, await answer(run))
             case "kill", _:
                 await self._kill()
@@ -109,7 +109,7 @@ class Conversation:
         if run is not None:
             await self._check(run, await answer(run))
 
-    async def _start(self, items: list[Item], fields: dict[str, object]) -> Run | None:
+    async def _start(self, items: list[Item], fields: dict[str, object]) -> Follower | None:
         """Begin a run. One that is refused changes nothing: the same words again, or more than the context takes."""
         before = await self.process.directory.get("alice", self.id)
         copy = (
@@ -138,7 +138,7 @@ class Conversation:
         await self.process.session(self.id)
         self.paused = None
 
-    async def _check(self, run: Run, done: Answer) -> None:
+    async def _check(self, run: Follower, done: Answer) -> None:
         assert done.status is not RunStatus.FAILED, done.error
         self.paused = done if done.status is RunStatus.PAUSED else None
         session = await self.process.session(self.id)  # memory and store are the same
@@ -149,7 +149,7 @@ class Conversation:
             assert all(one < other for one, other in pairwise([*ledger.offsets, len(ledger.tokens)]))
             for item, index in zip(session.items, range(ledger.items), strict=False):
                 assert says_it(item, codec().detokenize(ledger.span(index)))
-        ledger = session.ledgers[fingerprint(codec(), run.options.tools)]
+        ledger = session.ledgers[fingerprint(codec(), run.run.options.tools)]
         fed = slot(self.process)
         if done.usage.rounds and done.usage.rounds[-1].sampled:
             assert fed == ledger.tokens[:-1], "all but the last token, which nobody has fed yet"
@@ -247,4 +247,5 @@ async def test_after_a_restart_what_is_computed_again_is_not_new(open_process: O
     assert again.computed == again.prompt
     assert again.new == again.prompt - (done.usage.prompt + done.usage.completion - 1)
     assert (again.miss_reason, again.cached) == ("not_resident", 0)
-    assert len(await events(await later.runner.run("alice", done.run_id))) == 1
+    told = await events(await later.runner.run("alice", done.run_id))
+    assert [type(one) for one in told] == [TextAdded, RoundEnded, RunDone]

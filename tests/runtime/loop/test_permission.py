@@ -162,7 +162,7 @@ async def test_an_approval_of_a_run_that_was_cancelled_is_answered_no_more(open_
     process = await open_process(COUNT, configured=CONFIGURED)
     paused = await asked(process)
     run = await process.runner.run("alice", paused.run_id)
-    await run.cancel()
+    await process.cancel(run)
     with pytest.raises(AlreadyDecided):
         await process.decide(pause_of(paused), approve=True)
     (kept,) = await process.store.run_pauses(run.id)
@@ -258,5 +258,5 @@ async def test_the_events_of_the_leg_after_an_approval_begin_with_the_call(open_
     paused = await until(run, RunPaused)
     assert isinstance(paused, RunPaused)
     again = await process.decide(paused.pause_id, approve=True)
-    assert again is run
-    assert next(type(one) for one in await events(run)) is ToolCalling
+    assert again is run.run
+    assert next(type(one) for one in await events(again)) is ToolCalling

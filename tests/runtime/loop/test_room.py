@@ -143,7 +143,7 @@ async def test_a_long_result_of_a_run_that_was_cancelled_is_fitted_too(open_proc
     run = await process.start("both")
     await waits_for(tools)
     await until(run, ToolReturned)
-    await run.cancel()
+    await process.cancel(run)
     assert OMITTED.search((await process.items())[2].text) is None
     assert (await process.ask("hi")).text == "hi"
 

@@ -154,9 +154,9 @@ async def test_a_leg_has_its_own_events_and_the_log_goes_on(open_process: Open) 
     first = await events(run)
     again = await process.start(results(await answer(run), "rain", "sun"))
     second = await events(again)
-    assert again is run
+    assert again.run is run.run
     assert shape(second) == ["TextAdded", "RoundEnded", "RunDone"]
-    assert await events(run, 0) == [*first, *second]
+    assert await events(run.run, 0) == [*first, *second]
 
 
 @pytest.mark.parametrize("text", ["", "  ", "plain", "näïve ☃ 🎵", "<tool_call>", "<|end|>", '{"name": "x"}'])

@@ -1,0 +1,163 @@
+"""A request's answer: gathered from a run's events, kept with the run, and turned back into events. No I/O."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, assert_never
+
+from pydantic import TypeAdapter
+
+from tenuto.pipelines.base import CallBroken
+from tenuto.runtime.engine.messages import RoundUsage
+from tenuto.runtime.loop.events import (
+    Answer,
+    ClientCallArguments,
+    ClientCallStarted,
+    ReasoningAdded,
+    RoundEnded,
+    RunDone,
+    RunEvent,
+    RunPaused,
+    ServerCall,
+    TextAdded,
+    ToolCalling,
+    ToolReturned,
+    Usage,
+)
+from tenuto.sessions.items import ToolCall
+from tenuto.sessions.records import PauseReason
+
+_KEPT = ("text", "reasoning", "stop_reason", "error", "error_code", "diagnostics")
+
+
+def gather(answer: Answer, event: RunEvent) -> None:
+    """Add to the answer what an event tells."""
+    match event:
+        case TextAdded():
+            answer.text += event.text
+            answer.logprobs += event.logprobs
+        case ReasoningAdded():
+            answer.reasoning += event.text
+        case ClientCallStarted():
+            answer.calls.append(ToolCall(event.call_id, event.name, ""))
+        case ClientCallArguments():
+            call = answer.calls[event.index]
+            answer.calls[event.index] = replace(call, arguments=call.arguments + event.text)
+        case ToolReturned():
+            call = event.call
+            answer.server_calls.append(ServerCall(event.round, call.name, call.arguments, event.result, event.status))
+        case RunPaused():
+            answer.pause = event
+            if event.reason is not PauseReason.CLIENT_TOOL:
+                # Its client must not bring results yet: the calls are announced again when they are asked for.
+                answer.calls.clear()
+        case RunDone():
+            answer.pause = None
+            answer.stop_reason, answer.error, answer.error_code = event.stop_reason, event.error, event.error_code
+        case ToolCalling() | RoundEnded():
+            pass
+        case _:
+            assert_never(event)
+
+
+def gone_on(answer: Answer) -> Answer:
+    """The answer of a leg after a decision: a text of its own, beside the server's calls that the request led to."""
+    return Answer(
+        answer.run_id,
+        answer.session_id,
+        answer.model,
+        server_calls=list(answer.server_calls),
+        diagnostics=list(answer.diagnostics),
+    )
+
+
+def copied(answer: Answer) -> Answer:
+    """An answer of its own with the same in it."""
+    return replace(
+        answer,
+        calls=list(answer.calls),
+        server_calls=list(answer.server_calls),
+        logprobs=list(answer.logprobs),
+        diagnostics=list(answer.diagnostics),
+    )
+
+
+def with_broken_call(answer: Answer, event: CallBroken) -> None:
+    """Note for the client that what looked like a call was none."""
+    answer.diagnostics.append({"kind": "broken_call", "reason": event.reason, "text": event.text})
+
+
+def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:
+    """The usage of a run's rounds, after which its ledger has so many tokens."""
+    completion = sum(usage.sampled for usage in rounds)
+    computed = sum(usage.computed for usage in rounds)
+    prompt = max(ledger_tokens - completion, 0)
+    return Usage(prompt, completion, computed, max(prompt - computed, 0), list(rounds))
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """What is kept of an answer, as JSON values."""
+    return {name: getattr(answer, name) for name in _KEPT} | {
+        "calls": [call_to_json(call) for call in answer.calls],
+        "server_calls": [
+            {"round": c.round, "name": c.name, "arguments": c.arguments, "result": c.result, "status": c.status}
+            for c in answer.server_calls
+        ],
+    }
+
+
+def restore(answer: Answer, kept: dict[str, Any]) -> None:
+    """Fill in what was kept. Raises TypeError or AttributeError where another version has kept it in another form."""
+    for name in _KEPT:
+        setattr(answer, name, kept.get(name, getattr(answer, name)))
+    answer.calls = [ToolCall(**call) for call in kept.get("calls", [])]
+    answer.server_calls = [ServerCall(**call) for call in kept.get("server_calls", [])]
+
+
+def events_of(answer: Answer, rounds: Sequence[RoundUsage]) -> list[RunEvent]:
+    """What a run has told, as far as its kept answer says: pieces are joined, and stand in the order of their kinds."""
+    events: list[RunEvent] = []
+    for at, call in enumerate(answer.server_calls):
+        made = ToolCall(f"call_{at}", call.name, call.arguments, server=True)
+        events += [ToolCalling(call.round, made), ToolReturned(call.round, made, call.status, call.result)]
+    last = max(len(rounds), 1)
+    if answer.reasoning:
+        events.append(ReasoningAdded(last, answer.reasoning))
+    if answer.text:
+        events.append(TextAdded(last, answer.text))
+    for index, wanted in enumerate(answer.calls):
+        events += announced(last, index, wanted)
+    return [*events, *(RoundEnded(number, usage) for number, usage in enumerate(rounds, 1))]
+
+
+def announced(round: int, index: int, call: ToolCall) -> list[RunEvent]:
+    """A whole call of the client's as events."""
+    return [ClientCallStarted(round, index, call.id, call.name), ClientCallArguments(round, index, call.arguments)]
+
+
+def call_to_json(call: ToolCall) -> dict[str, Any]:
+    """A call as JSON values."""
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, "server": call.server}
+
+
+def pause_to_json(pause: RunPaused) -> dict[str, Any]:
+    """What a run waits for, as JSON values."""
+    return {
+        "reason": pause.reason.value,
+        "id": pause.pause_id,
+        "expires_at": pause.expires_at,
+        "calls": [call_to_json(call) for call in pause.calls],
+    }
+
+
+_USAGE: TypeAdapter[RoundUsage] = TypeAdapter(RoundUsage)
+
+
+def usage_to_json(usage: RoundUsage) -> dict[str, Any]:
+    """A round's figures as JSON values."""
+    dumped: dict[str, Any] = _USAGE.dump_python(usage, mode="json")
+    return dumped
+
+
+def usage_from_json(value: dict[str, Any]) -> RoundUsage:
+    """Read what `usage_to_json` gave. Raises pydantic.ValidationError."""
+    return _USAGE.validate_python(value)

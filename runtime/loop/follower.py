@@ -1,0 +1,67 @@
+"""A request that waits for the answer of one leg of a run. Event-loop thread only."""
+
+from collections.abc import AsyncIterator
+
+from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.runtime.loop.run import Run
+from tenuto.sessions.records import RunRecord
+
+
+class Follower:
+    """Follows the leg that is the run's present one when it is made, and no other.
+
+    A leg lasts while anybody follows it who does not leave: the last to leave cancels it, unless it is over. Legs that
+    nobody has ever followed, as those after a decision, are not affected.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._leg = run.leg
+        self._leg.followers += 1
+        self._has_left = False
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    @property
+    def session_id(self) -> str:
+        """The id of the run's session."""
+        return self.run.session_id
+
+    @property
+    def model(self) -> str:
+        """The model's public id."""
+        return self.run.model
+
+    @property
+    def created_at(self) -> float:
+        """When the run began, in seconds since the epoch."""
+        return self.run.created_at
+
+    @property
+    def record(self) -> RunRecord:
+        """The run's record as of its last commit."""
+        return self.run.record
+
+    def events(self, after: int | None = None) -> AsyncIterator[tuple[int, RunEvent]]:
+        """The leg's events with their numbers; with `after`, those of the run from there to the leg's end."""
+        return self.run.events(after, leg=self._leg)
+
+    async def answer(self) -> Answer:
+        """The leg's whole answer, once it is there."""
+        await self.run.rest(self._leg)
+        return self.snapshot()
+
+    def snapshot(self) -> Answer:
+        """What there is of the leg's answer now."""
+        return self.run.snapshot() if self._leg is self.run.leg else self._leg.answer
+
+    async def disconnected(self) -> None:
+        """The client is gone. The last one to leave cancels the leg, and this returns when it is over."""
+        if not self._has_left:
+            self._has_left = True
+            self._leg.followers -= 1
+            if not self._leg.followers:
+                await self.run.stop(self._leg)

@@ -1,0 +1,72 @@
+"""Idempotency-Keys: which run a repeated request gets. Kept with its run: in the store, or in memory only."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
+
+import anyio
+from cachetools import TTLCache
+
+from tenuto.errors import IdempotencyMismatch
+from tenuto.runtime.loop.requests import Turn
+from tenuto.sessions.changes import Change, SaveKey
+from tenuto.sessions.items import Item, item_to_json
+from tenuto.sessions.records import KeyRecord
+from tenuto.sessions.store import Store
+
+KEPT_S = 24 * 3600.0
+MOST_UNSTORED = 10_000
+"""So many keys are remembered of runs that are in memory only."""
+
+
+class Keys:
+    """The keys of all principals. Event-loop thread only. `clock` gives seconds since the epoch."""
+
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
+        self._unstored: TTLCache[tuple[str, str], KeyRecord] = TTLCache(MOST_UNSTORED, KEPT_S, timer=clock)
+        self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
+
+    def lock(self, principal: str, key: str) -> anyio.Lock:
+        """Held while a request with this key is admitted, so that its repeat waits to see what it has begun."""
+        lock = self._locks.get((principal, key))
+        if lock is None:
+            lock = self._locks[principal, key] = anyio.Lock()
+        return lock
+
+    async def run_of(self, turn: Turn) -> str | None:
+        """The id of the run that an earlier request with the turn's key has begun.
+
+        Raises:
+            IdempotencyMismatch: that request was another one.
+        """
+        key = turn.idempotency_key
+        assert key is not None
+        known = self._unstored.get((turn.principal, key)) or await self._store.key(turn.principal, key)
+        if known is None or known.expires_at <= self._clock():
+            return None
+        if known.body_digest != _body_digest(turn):
+            raise IdempotencyMismatch(f"the Idempotency-Key {key!r} came before with another body")
+        return known.run_id
+
+    def saving(self, turn: Turn, run_id: str) -> list[Change]:
+        """The change that lets the turn's key, if it has one, stand for a run."""
+        if turn.idempotency_key is None:
+            return []
+        expires = self._clock() + KEPT_S
+        return [SaveKey(turn.principal, turn.idempotency_key, run_id, _body_digest(turn), expires)]
+
+    def remember(self, turn: Turn, run_id: str) -> None:
+        """Let the turn's key, if it has one, stand for a run that is in memory only."""
+        for key in self.saving(turn, run_id):
+            assert isinstance(key, SaveKey)
+            self._unstored[key.principal, key.key] = KeyRecord(key.run_id, key.body_digest, key.expires_at)
+
+
+def items_digest(items: Sequence[Item]) -> str:
+    """Names the items that a request brings."""
+    return hashlib.sha256("\n".join(map(item_to_json, items)).encode()).hexdigest()
+
+
+def _body_digest(turn: Turn) -> str:
+    return turn.body_digest or items_digest(turn.items)

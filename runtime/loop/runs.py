@@ -1,0 +1,242 @@
+"""The runs of this process: one object for each, found in memory or read from the store, and closed while they wait."""
+
+import logging
+from collections.abc import Sequence
+from weakref import WeakValueDictionary
+
+import anyio
+from cachetools import TTLCache
+
+from tenuto.errors import NotFound, RunUnreadable
+from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
+from tenuto.runtime.loop.ledgers import fingerprint
+from tenuto.runtime.loop.leg import House
+from tenuto.runtime.loop.models import Models
+from tenuto.runtime.loop.owners import Key
+from tenuto.runtime.loop.pending import PendingCall, closing, results_of
+from tenuto.runtime.loop.room import fit_all
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_states import Happening, advanced
+from tenuto.sessions.changes import SavePause, SaveRun
+from tenuto.sessions.draft import Draft
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, PauseRecord, PauseStatus, RunRecord, RunStatus
+from tenuto.sessions.rounds import outstanding
+from tenuto.sessions.session import Session
+from tenuto.sessions.store import Store
+
+log = logging.getLogger(__name__)
+
+REMEMBERED_RUNS = 2048
+REMEMBERED_S = 600.0
+
+_WHY = {
+    Happening.CANCEL: ("cancelled", "cancelled"),
+    Happening.INTERRUPT: ("interrupted", "interrupted"),
+    Happening.FAIL: ("error", "error"),
+    Happening.EXPIRE: ("expired", "no answer came in time"),
+    Happening.SUPERSEDE: ("superseded", "the client went on"),
+}
+"""How a run that waits ends: its stop reason, and what its calls without a result get to say."""
+
+
+class Runs:
+    """Where runs are looked up. Event-loop thread only.
+
+    Runs that work, and those that wait and are in memory only, are held; of the others the recent ones, for whoever
+    follows their events. Everything else is read from the store, and is one object for as long as anybody has it.
+    """
+
+    def __init__(self, house: House, store: Store, models: Models) -> None:
+        self._house = house
+        self._store = store
+        self._models = models
+        self._open: dict[str, Run] = {}
+        self._recent: TTLCache[str, Run] = TTLCache(REMEMBERED_RUNS, REMEMBERED_S, timer=house.clock)
+        self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._loading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._unkept: dict[str, Run] = {}
+        self.deadlines: dict[str, tuple[float, Key]] = {}
+        """When each run that waits expires, and its session."""
+
+    def working(self) -> list[Run]:
+        """The runs that have a leg under way."""
+        return [run for run in self._open.values() if run.working]
+
+    def waiting(self) -> int:
+        """How many runs wait, in memory or in the store."""
+        return len(self.deadlines)
+
+    def add(self, run: Run) -> None:
+        """A leg of this run begins."""
+        self._open[run.id] = self._live[run.id] = run
+        self.deadlines.pop(run.id, None)
+
+    def settle(self, run: Run) -> None:
+        """A leg of this run is over."""
+        record = run.record
+        if record.status is RunStatus.PAUSED and record.expires_at is not None:
+            self.deadlines[run.id] = (record.expires_at, (record.principal, run.session_id))
+        else:
+            self.deadlines.pop(run.id, None)
+        if run.stored or record.status is not RunStatus.PAUSED:
+            self._open.pop(run.id, None)
+            self._recent[run.id] = run
+        if run.unkept_end is not None:
+            self._unkept[run.id] = run
+
+    def unkept(self) -> list[Run]:
+        """The runs that have ended, which could not be kept yet."""
+        return list(self._unkept.values())
+
+    def give_up(self, run_id: str) -> None:
+        """Do not try any more to close a run."""
+        self.deadlines.pop(run_id, None)
+        self._unkept.pop(run_id, None)
+
+    def forget(self, principal: str, session_id: str) -> None:
+        """A session has been deleted: nothing of it waits any more."""
+        for run_id in [id for id, (_, key) in self.deadlines.items() if key == (principal, session_id)]:
+            self.give_up(run_id)
+
+    def forget_old(self) -> None:
+        """Let runs go from memory that ended long ago; by itself the cache does so only where others come."""
+        self._recent.expire()
+
+    async def find(self, run_id: str, principal: str | None = None) -> Run:
+        """A run by its id.
+
+        Raises:
+            NotFound: there is none, or it is another principal's.
+        """
+        run = self._live.get(run_id) or await self._load(run_id)
+        if run is None or (principal is not None and run.record.principal != principal):
+            raise NotFound("run", run_id)
+        return run
+
+    async def session(self, run: Run) -> Session:
+        """The session of a run. Called by its owner."""
+        session = await self._house.directory.get(run.record.principal, run.session_id)
+        if session is None or session.uid != run.record.session_uid:
+            raise NotFound("session", run.session_id)
+        return session
+
+    async def calls(self, run: Run, session: Session) -> list[PendingCall]:
+        """The calls of the run's last round, while they wait for results."""
+        if run.pending:
+            return run.pending
+        waiting = _last_calls(session.items)
+        if not waiting:
+            return []
+        records = {record.call_id: record for record in await self._store.calls(run.id)}
+        return [_pending(run, call, position, records) for position, call in enumerate(waiting)]
+
+    async def pause(self, pause_id: str) -> PauseRecord | None:
+        """An approval or question by its id."""
+        asked = (run.pause for run in self._open.values() if run.pause is not None and run.pause.id == pause_id)
+        return next(asked, None) or await self._store.pause(pause_id)
+
+    async def close(self, run: Run, session: Session, happening: Happening) -> None:
+        """End a run that has no leg under way; calls without a result get one that says so. Commits, then tells."""
+        draft = Draft(session)
+        draft.save()
+        draft.ahead.open_run = None
+        record = await self.closing(run, draft, happening)
+        await self._house.directory.keep(draft)
+        self.closed(run, record)
+
+    async def closing(self, run: Run, draft: Draft, happening: Happening) -> RunRecord:
+        """Let a draft end a run that has no leg under way; the record that the run has once the draft is kept."""
+        now, error = self._house.clock(), None
+        if run.unkept_end is not None:
+            happening, error = Happening.FAIL, run.unkept_end.error
+        stop_reason, why = _WHY[happening]
+        calls = await self.calls(run, draft.session)
+        results = await self._fitted(run, draft.session, results_of(calls, why))
+        draft.also(*closing(calls, results, now))
+        if outstanding(draft.items):
+            draft.add(results)
+        ended = PauseStatus.EXPIRED if happening is Happening.EXPIRE else PauseStatus.CLOSED
+        asked = [run.pause] if run.pause is not None else await self._store.run_pauses(run.id)
+        draft.also(*(SavePause(pause.ended(ended, now)) for pause in asked if pause.status is PauseStatus.OPEN))
+        more = {} if error is None else {"error": error}
+        record = advanced(run.record, happening, now, stop_reason=stop_reason, **more)
+        draft.also(SaveRun(record))
+        return record
+
+    def closed(self, run: Run, record: RunRecord) -> None:
+        """A run that waited has been ended, and that is committed: tell it."""
+        run.record = record
+        run.pending, run.pause = [], None
+        if run.unkept_end is not None:  # it has been told
+            run.unkept_end = None
+            self._unkept.pop(run.id, None)
+            return
+        run.emit(RunDone(record.status, record.stop_reason or "", record.error))
+        self.settle(run)
+        self._house.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
+
+    async def _fitted(self, run: Run, session: Session, results: list[ToolResultItem]) -> list[ToolResultItem]:
+        """What the model gets to read of each result, where it is still served and the run's options can be read."""
+        model = self._models.get(run.model)
+        try:
+            tools = run.options.tools
+        except RunUnreadable:
+            return results
+        if model is None:
+            return results
+        ledger = session.ledgers.get(fingerprint(model.codec, tools))
+        used = 0 if ledger is None else len(ledger.tokens)
+        fitted, _ = await fit_all(model.codec, results, model.context - used)
+        return fitted
+
+    async def _load(self, run_id: str) -> Run | None:
+        # One at a time for an id: whoever reads the record makes the object, before anybody else can have changed it.
+        lock = self._loading.get(run_id)
+        if lock is None:
+            lock = self._loading[run_id] = anyio.Lock()
+        async with lock:
+            return self._live.get(run_id) or await self._read(run_id)
+
+    async def _read(self, run_id: str) -> Run | None:
+        record = await self._store.run(run_id)
+        address = None if record is None else await self._store.address(record.session_uid)
+        if record is None or address is None:
+            return None
+        run = Run(record, address[1], stored=True)
+        run.restore(await self._last_event(record))
+        self._live[run_id] = run
+        if not record.status.is_open:
+            self._recent[run_id] = run
+        return run
+
+    async def _last_event(self, record: RunRecord) -> RunEvent | None:
+        if record.status is RunStatus.RUNNING:
+            return None
+        if record.status is not RunStatus.PAUSED or record.reason is None:
+            return RunDone(record.status, record.stop_reason or "", record.error)
+        records = [call for call in await self._store.calls(record.id) if call.status is not CallStatus.FINISHED]
+        pauses = [pause for pause in await self._store.run_pauses(record.id) if pause.status is PauseStatus.OPEN]
+        pause = pauses[0] if pauses and record.reason is not PauseReason.CLIENT_TOOL else None
+        shown = [call for call in records if pause is None or call.call_id == pause.call_id]
+        calls = tuple(ToolCall(call.call_id, call.name, call.arguments, call.server) for call in shown)
+        round = records[0].round if records else 0
+        return RunPaused(record.reason, round, calls, record.expires_at or 0.0, None if pause is None else pause.id)
+
+
+def _last_calls(items: Sequence[Item]) -> tuple[ToolCall, ...]:
+    for item in reversed(items):
+        if isinstance(item, AssistantItem):
+            return item.calls if outstanding(items) else ()
+        if not isinstance(item, ToolResultItem):
+            return ()
+    return ()
+
+
+def _pending(run: Run, call: ToolCall, position: int, records: dict[str, CallRecord]) -> PendingCall:
+    record = records.get(call.id)
+    if record is None:
+        record = CallRecord(
+            run.id, call.id, len(run.rounds), position, call.name, call.arguments, call.server, CallStatus.WAITING
+        )
+    return PendingCall(call, record)

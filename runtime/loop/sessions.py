@@ -1,0 +1,198 @@
+"""What is done with sessions and with runs that do not work, each as a command to the session's owner."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import anyio
+
+from tenuto.errors import NotFound, Overloaded, RunUnreadable, SessionDamaged, StoreFailed
+from tenuto.runtime.loop.intake import Found
+from tenuto.runtime.loop.leg import House
+from tenuto.runtime.loop.owners import Key, Owners
+from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_states import Happening
+from tenuto.runtime.loop.runs import Runs
+from tenuto.sessions import transfer
+from tenuto.sessions.directory import begun
+from tenuto.sessions.match import fits
+from tenuto.sessions.records import OpenRun, RunStatus
+from tenuto.sessions.session import Session
+from tenuto.sessions.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class Sessions:
+    """The commands. Event-loop thread only; whoever calls them may leave, and what has begun comes to its end."""
+
+    def __init__(self, house: House, store: Store, runs: Runs, owners: Owners) -> None:
+        self._directory, self._clock = house.directory, house.clock
+        self._store, self._runs, self._owners = store, runs, owners
+
+    async def fetch(self, principal: str, id: str) -> Session | None:
+        """A session, to be read."""
+        return await self._owners.ask((principal, id), partial(self._directory.get, principal, id))
+
+    async def branch(self, turn: Turn, session: Session, at: int) -> Found | None:
+        """A fork of a session where a turn leaves it, to be kept with the turn; None if that place is no more."""
+        return await self._owners.ask((session.principal, session.id), partial(self._branch, turn, session, at))
+
+    async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
+        if not fits(session.items[:at], turn.items):
+            return None
+        twin = self._directory.twin(session, at, implicit=True)
+        notes = await self._store.notes(session.uid)
+        self._directory.hold(twin)
+        return Found(twin, begun(twin, notes))
+
+    async def fork(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
+        """A session of its own over completed items, with the notes. Raises NotFound, InvalidRequest, Conflict."""
+        twin, notes = await self._owners.ask((principal, id), partial(self._twin, principal, id, at, new_id))
+        await self._owners.ask((principal, twin.id), partial(self._directory.add, twin, notes))
+        return twin
+
+    async def _twin(
+        self, principal: str, id: str, at: int | None, new_id: str | None
+    ) -> tuple[Session, Mapping[str, str]]:
+        session = await self._existing(principal, id)
+        twin = self._directory.twin(session, at, new_id)
+        return twin, await self._store.notes(session.uid)
+
+    async def export(self, principal: str, id: str, *, raw: bool) -> dict[str, Any]:
+        """A session as a document; `raw`: all rows of it as they are. Raises NotFound, SessionDamaged (not `raw`)."""
+        return await self._owners.ask((principal, id), partial(self._export, principal, id, raw=raw))
+
+    async def _export(self, principal: str, id: str, *, raw: bool) -> dict[str, Any]:
+        if raw:
+            return await self._directory.raw(principal, id)
+        session = await self._existing(principal, id)
+        return transfer.export(session, await self._store.notes(session.uid))
+
+    async def install(self, session: Session, notes: Mapping[str, str]) -> str | None:
+        """Put a session in the place of the one of its id, whose uid this gives. Raises SessionBusy."""
+        return await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))
+
+    async def _install(self, session: Session, notes: Mapping[str, str]) -> str | None:
+        with suppress(SessionDamaged):
+            old = await self._directory.get(session.principal, session.id)
+            if old is not None:
+                await self._close_unkept(old)
+        return await self._directory.install(session, notes)
+
+    async def delete(self, principal: str, id: str) -> str:
+        """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
+        return await self._owners.ask((principal, id), partial(self._delete, principal, id))
+
+    async def _delete(self, principal: str, id: str) -> str:
+        with suppress(SessionDamaged, NotFound):
+            session = await self._directory.get(principal, id)
+            if session is not None and session.open_run is not None:
+                run = await self._runs.find(session.open_run)
+                with suppress(StoreFailed):  # an end that cannot be kept goes with the session
+                    await self._cancel(run)
+        uid = await self._directory.delete(principal, id)
+        self._runs.forget(principal, id)
+        return uid
+
+    async def cancel(self, run: Run) -> Run:
+        """Stop a run, whether it works or waits; give it when it has ended."""
+        return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run))
+
+    async def _cancel(self, run: Run) -> Run:
+        await run.stop(run.leg)
+        if run.record.status.is_open:
+            await self._close(run, Happening.CANCEL)
+        return run
+
+    async def expire(self) -> Sequence[str]:
+        """Delete the sessions whose time is over; their uids."""
+        gone: list[str] = []
+        while overdue := await self._directory.overdue():
+            before = len(gone)
+            async with anyio.create_task_group() as group:
+                for key in overdue:
+                    group.start_soon(self._expire, key, gone)
+            if len(gone) == before:
+                break
+        return gone
+
+    async def _expire(self, key: Key, gone: list[str]) -> None:
+        try:
+            uid = await self._owners.ask(key, partial(self._directory.expire, *key))
+        except (StoreFailed, Overloaded) as failure:
+            log.warning("session %r, whose time is over, could not be deleted: %s", key[1], failure)
+        else:
+            gone += [] if uid is None else [uid]
+
+    async def close_overdue(self) -> None:
+        """End the runs that have waited for too long, and those whose end could not be kept when it came."""
+        now = self._clock()
+        late = [(id, key) for id, (expires, key) in self._runs.deadlines.items() if expires <= now]
+        for run_id, key in late + [(run.id, _key(run)) for run in self._runs.unkept()]:
+            if not await self._try_to_close(run_id, key):
+                return
+
+    async def _try_to_close(self, run_id: str, key: Key) -> bool:
+        """False where the store takes nothing now: it is tried again later, and so are the others."""
+        try:
+            await self._owners.ask(key, partial(self._close_if_overdue, run_id))
+        except NotFound:  # deleted meanwhile
+            self._runs.give_up(run_id)
+        except (SessionDamaged, RunUnreadable) as failure:
+            log.error("run %s waits for ever: %s", run_id, failure)
+            self._runs.give_up(run_id)
+        except (StoreFailed, Overloaded) as failure:
+            log.warning("run %s could not be closed, which is tried again: %s", run_id, failure)
+            return False
+        except Exception:  # what is wrong with one run is not tried every second, and does not keep the others waiting
+            log.exception("run %s cannot be closed", run_id)
+            self._runs.give_up(run_id)
+        return True
+
+    async def _close_if_overdue(self, run_id: str) -> None:
+        run = await self._runs.find(run_id)
+        if run.working:
+            return
+        if run.record.status is RunStatus.RUNNING:
+            await self._close(run, Happening.INTERRUPT)
+        elif run.record.expires_at is not None and run.record.expires_at <= self._clock():
+            await self._close(run, Happening.EXPIRE)
+
+    async def recover(self) -> None:
+        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting."""
+        for found in await self._store.open_runs():
+            key = (found.principal, found.session_id)
+            if found.status == RunStatus.PAUSED and found.expires_at is not None:
+                self._runs.deadlines[found.id] = (found.expires_at, key)
+            else:
+                await self._recover(found, key)
+
+    async def _recover(self, found: OpenRun, key: Key) -> None:
+        try:
+            await self._owners.ask(key, partial(self._close_if_overdue, found.id))
+        except Exception:  # one damaged session does not keep the others from starting
+            log.exception("the run %s, which a crash has left open, cannot be closed", found.id)
+
+    async def _close_unkept(self, session: Session) -> None:
+        """If the session's open run has ended, and that could not be kept, keep it now."""
+        if session.open_run is not None:
+            run = await self._runs.find(session.open_run)
+            if not run.working and run.record.status is RunStatus.RUNNING:
+                await self._close(run, Happening.INTERRUPT)
+
+    async def _close(self, run: Run, happening: Happening) -> None:
+        await self._runs.close(run, await self._runs.session(run), happening)
+
+    async def _existing(self, principal: str, id: str) -> Session:
+        session = await self._directory.get(principal, id)
+        if session is None:
+            raise NotFound("session", id)
+        return session
+
+
+def _key(run: Run) -> Key:
+    return (run.record.principal, run.session_id)
