@@ -9,7 +9,7 @@ from functools import partial
 
 import anyio
 
-from tenuto.errors import Overloaded, ShuttingDown
+from tenuto.errors import GenerationFailed, Overloaded, ShuttingDown
 from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.engine.messages import (
     Cancel,
@@ -162,7 +162,8 @@ class Engine:
 
     def _begin(self, sequence: str, length: int, command: Submit | Resume) -> RoundStream:
         self._check_alive()
-        assert sequence not in self._rounds, "a sequence has one open round"
+        if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
+            raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
         stream = self._rounds[sequence] = RoundStream()
         self._lengths[sequence] = length
         self._lengths.move_to_end(sequence)

@@ -60,9 +60,9 @@ class CallRunner:
 
     async def settle(self, pending: PendingCall, result: ToolResultItem, status: str) -> None:
         """Commit a result and tell it."""
-        record = finished(pending, result, self.clock())
-        await self.commit(SaveCall(record))
-        pending.record = record
+        # What a tool has answered is known, whatever becomes of this commit: the next one brings it.
+        pending.record = finished(pending, result, self.clock())
+        await self.commit(SaveCall(pending.record))
         if pending.call.server:
             self.run.emit(ToolReturned(pending.record.round, pending.call, status, result.text))
             self.count(pending.call.name, status)

@@ -414,6 +414,8 @@ class Leg:
             log.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
         except GenerationFailed as failure:
             log.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
+        except Exception:  # what broke the run off may break its reading too; it ends all the same
+            log.exception("what run %s had said when it was stopped is lost", self.run.id)
         else:
             if outcome.sampled:
                 self._keep_round(replace(outcome, item=replace(outcome.item, incomplete=True, calls=())))
@@ -437,7 +439,11 @@ class Leg:
     async def _commit(self, *changes: Change) -> None:
         """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
         if self._draft.is_empty:  # results of calls that were made at once come at once
-            await self.house.directory.commit(self.session, *changes)
+            try:
+                await self.house.directory.commit(self.session, *changes)
+            except TenutoError:
+                self._draft.also(*changes)
+                raise
             return
         await self.house.directory.keep(self._draft, *changes)
         self._draft = Draft(self.session)

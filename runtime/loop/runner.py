@@ -198,7 +198,9 @@ class Runner:
         return await self._admit(turn, model, Found(session))
 
     async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:
-        """Go on with the session that was found by match, if it still fits."""
+        """Go on with the session that was found by match, if it is still there and still fits."""
+        if await self.directory.get(session.principal, session.id) is not session:
+            return None
         if await self._intake.goes_on(turn, session):
             return await self._admit(turn, model, Found(session))
         return None

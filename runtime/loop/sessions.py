@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from tenuto.errors import NotFound, Overloaded, RunUnreadable, SessionDamaged, StoreFailed
+from tenuto.errors import NotFound, Overloaded, RunUnreadable, SessionBusy, SessionDamaged, StoreFailed
 from tenuto.runtime.loop.intake import Found
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.owners import Key, Owners
@@ -24,6 +24,9 @@ from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
+
+STOP_S = 60.0
+"""How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
 
 
 class Sessions:
@@ -42,7 +45,8 @@ class Sessions:
         return await self._owners.ask((session.principal, session.id), partial(self._branch, turn, session, at))
 
     async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
-        if not fits(session.items[:at], turn.items):
+        there = await self._directory.get(session.principal, session.id) is session
+        if not there or not fits(session.items[:at], turn.items):
             return None
         twin = self._directory.twin(session, at, implicit=True)
         notes = await self._store.notes(session.uid)
@@ -103,7 +107,10 @@ class Sessions:
         return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run))
 
     async def _cancel(self, run: Run) -> Run:
-        await run.stop(run.leg)
+        with anyio.move_on_after(STOP_S):
+            await run.stop(run.leg)
+        if run.working:
+            raise SessionBusy(run.session_id, run.id)
         if run.record.status.is_open:
             await self._close(run, Happening.CANCEL)
         return run
