@@ -287,6 +287,8 @@ class BackendInfo:
     description: str = ""
     runs_on: str = ""
     """What computes it, in words: `llama.cpp`, `MLX on Metal`."""
+    further: tuple[tuple[str, str], ...] = ()
+    """Further facts for a person who asks, each with its name."""
 
 
 @dataclass(frozen=True, slots=True)

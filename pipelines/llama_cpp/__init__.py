@@ -1,7 +1,8 @@
 """Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
 
+from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the library
 from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, LlamaSettings, bytes_per_token
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaBackend", "LlamaPending", "LlamaSettings", "LlamaTokenizer", "Model", "bytes_per_token"]
+__all__ = ["LlamaBackend", "LlamaPending", "LlamaSettings", "LlamaTokenizer", "Model", "bytes_per_token", "openmp"]

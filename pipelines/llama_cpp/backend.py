@@ -23,6 +23,7 @@ from tenuto.pipelines.base import (
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
 from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.openmp import wait_policy
 from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
 
 # What moving a byte of cache costs against reading a byte of weights: it is read and written twice on its way through
@@ -89,12 +90,18 @@ class LlamaBackend:
             can_truncate=model.can_truncate,
             description=model.description,
             runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
+            further=_how_it_shares(model, settings.threads),
         )
 
     @property
     def info(self) -> BackendInfo:
         """Facts that do not change."""
         return self._info
+
+    @property
+    def threads(self) -> int:
+        """How many threads the next step gets: fewer than were given while other processes want the processors."""
+        return self._context.threads
 
     def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> LlamaSampler:
         """Sampling state for one round of a sequence that ends with the tokens `before`.
@@ -268,6 +275,12 @@ class LlamaBackend:
             total += len(step.rows[index].tokens)
             ends[index] = total - 1
         return ends
+
+
+def _how_it_shares(model: Model, threads: int) -> tuple[tuple[str, str], ...]:
+    shrinks = threads > 1 and not model.is_offloaded
+    given = f"{threads}, fewer while other processes keep them waiting" if shrinks else f"{threads}"
+    return ("threads", given), ("threads wait", wait_policy())
 
 
 def _alternatives(sampler: Sampler | None) -> int | None:

@@ -5,6 +5,7 @@ stream whose length is None is undefined, after a step that failed; it can only 
 """
 
 import ctypes
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
+from tenuto.pipelines.llama_cpp.team import Team
 
 # The library allocates what it keeps of each cell without a check, beside the cache itself.
 _MOST_TOKENS = 1 << 26
@@ -53,6 +55,12 @@ class Context:
         self._memory = lib.llama_get_memory(self._pointer)
         self._batch = _Batch(batch_tokens)
         self._outputs = 0
+        self._team = Team(threads)
+
+    @property
+    def threads(self) -> int:
+        """How many threads the next step gets."""
+        return self._team.threads
 
     def length(self, stream: int) -> int:
         """How many tokens a stream holds.
@@ -79,7 +87,7 @@ class Context:
         self._outputs = 0
         for feed in feeds:
             self._lengths[feed.stream] = None
-        status = lib.llama_decode(self._pointer, self._batch.native)
+        status = self._timed_decode()
         if status == 1:
             raise GenerationFailed("the cache has no room for the step")
         if status != 0:
@@ -87,6 +95,15 @@ class Context:
         for feed in feeds:
             self._lengths[feed.stream] = feed.start + len(feed.tokens)
         self._outputs = sum(feed.wants_logits for feed in feeds)
+
+    def _timed_decode(self) -> int:
+        """Step, and let the team learn of it; a thread that waits for an accelerator tells nothing of processors."""
+        began, worked = time.perf_counter(), time.thread_time()
+        status = int(lib.llama_decode(self._pointer, self._batch.native))
+        took_s, working_s = time.perf_counter() - began, time.thread_time() - worked
+        if not self._model.is_offloaded and self._team.stepped(took_s, working_s):
+            lib.llama_set_n_threads(self._pointer, self._team.threads, self._team.threads)
+        return status
 
     def wait(self) -> None:
         """Wait for the step that is under way."""

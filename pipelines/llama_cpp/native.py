@@ -70,6 +70,7 @@ class Model:
         # At exit the process frees everything anyway, and other threads may still be reading.
         weakref.finalize(self, lib.llama_model_free, self.pointer).atexit = False
         self.path = path
+        self.is_offloaded = bool(parameters.n_gpu_layers) and self.can_offload
         self.vocab = lib.llama_model_get_vocab(self.pointer)
 
     @property

@@ -85,6 +85,7 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
         "tool calls": calls,
         "a turn renders": _rendered(codec.looks_back),
     }
+    section.facts |= dict(info.further)
     if not calls:
         section.wrong(
             "its chat template names no tool-call format that is known, so it calls no tools",

@@ -65,6 +65,9 @@ def test_without_a_server_it_measures_the_embedded_model_alone(tmp_path: Path, e
     assert facts["tool calls"] is True
     assert facts["backend"]
     assert facts["requests"] == "computed together"
+    if embedded_model == "embedded:gguf":
+        assert facts["threads"].split(",")[0].isdecimal()
+        assert facts["threads wait"] == "spin 2000 times, then sleep"
     assert int(facts["prefill"].split()[0]) > 0
     assert int(facts["decode"].split()[0]) > 0
     assert sections["installed"]["facts"]["llama-cpp-python"]

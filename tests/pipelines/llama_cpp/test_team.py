@@ -1,0 +1,91 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.pipelines.llama_cpp.team import Team
+
+pytest.importorskip("llama_cpp")
+
+from tenuto.pipelines.base import Row
+from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
+from tenuto.pipelines.loader import find
+
+BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+def test_a_team_of_many_gives_way_little_by_little_and_comes_back() -> None:
+    team = Team(16)
+    sizes = []
+    for presence in (1.0, 0.5, 0.5, 0.5, 0.5, 0.8, 1.0, 1.0, 1.0, 1.0, 1.0):
+        team.stepped(0.1, 0.1 * presence)
+        sizes.append(team.threads)
+    assert sizes == [16, 12, 9, 7, 6, 6, 7, 8, 10, 12, 15]
+
+
+def test_short_steps_are_judged_together() -> None:
+    team = Team(2)
+    assert not any(team.stepped(0.01, 0.0) for _ in range(4))
+    assert team.stepped(0.01, 0.01)
+    assert team.threads == 1
+
+
+@given(
+    most=st.integers(1, 64), steps=st.lists(st.tuples(st.floats(0.001, 10), st.floats(0, 1)), min_size=1, max_size=200)
+)
+def test_a_team_is_never_empty_nor_larger_than_it_may_be(most: int, steps: list[tuple[float, float]]) -> None:
+    team = Team(most)
+    for wall_s, presence in steps:
+        before = team.threads
+        assert team.stepped(wall_s, wall_s * presence) == (team.threads != before)
+        assert 1 <= team.threads <= most
+
+
+@pytest.mark.slow
+def test_beside_busy_processes_a_model_does_not_wait_for_threads_that_have_no_processor() -> None:
+    backend = LlamaBackend(Model(find("embedded:gguf").path), LlamaSettings(slots=1, cells=512, threads=2))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    busy = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(5 * cores)]
+    try:
+        deadline = time.monotonic() + 30
+        while backend.threads > 1 and time.monotonic() < deadline:
+            backend.collect(backend.launch([Row(0, 0, [65] * 100)]))
+            backend.release(0)
+        assert backend.threads == 1
+    finally:
+        for process in busy:
+            process.kill()
+        for process in busy:
+            process.wait()
+        backend.close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "2000 None spin 2000 times, then sleep"),
+        ({"OMP_WAIT_POLICY": "active"}, "None None as OMP_WAIT_POLICY=active says"),
+        ({"GOMP_SPINCOUNT": "7"}, "7 7 as GOMP_SPINCOUNT=7 says"),
+    ],
+)
+def test_threads_wait_as_the_user_says_and_else_sleep_soon(variables: dict[str, str], told: str) -> None:
+    code = """
+import builtins, os
+name, seen, real = "GOMP_SPINCOUNT", [], builtins.__import__
+def watched(module, *rest):
+    if module == "llama_cpp" and not seen:
+        seen.append(os.environ.get(name))
+    return real(module, *rest)
+builtins.__import__ = watched
+from tenuto.pipelines.llama_cpp import openmp
+print(seen[0], os.environ.get(name), openmp.wait_policy())
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env={**environment, **variables}
+    )
+    assert (done.stdout.strip(), done.stderr) == (told, "")
