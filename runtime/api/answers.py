@@ -99,6 +99,19 @@ class SessionAnswer(Shape):
     parent: OriginAnswer | None
 
 
+class DroppedLedgerAnswer(Shape):
+    """Tokens of a document that are not taken over: they could not be held to say what the items say."""
+
+    fingerprint: str
+    reason: str
+
+
+class ImportedAnswer(SessionAnswer):
+    """A session that was made of a document."""
+
+    dropped_ledgers: list[DroppedLedgerAnswer]
+
+
 class DeletedAnswer(Shape):
     """A session that is no more."""
 

@@ -22,6 +22,7 @@ from tenuto.runtime.api.answers import (
     ChatAnswer,
     CompletionAnswer,
     DeletedAnswer,
+    ImportedAnswer,
     McpServersAnswer,
     ModelAnswer,
     ModelsAnswer,
@@ -133,7 +134,7 @@ SESSION = Doc("Sessions", "A whole session", Document, parameters=(_SESSION,), e
 IMPORT = Doc(
     "Sessions",
     "Put a session in the place of the one of that id",
-    SessionAnswer,
+    ImportedAnswer,
     body=Document,
     parameters=(_SESSION,),
     errors=(SessionBusy, StoreFailed),

@@ -1,6 +1,6 @@
 """/v1/sessions: list, export, import, delete, fork."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -50,7 +50,8 @@ class SessionsApi:
         """Make a session of what export gave."""
         body = parse_object(await read_body(request))
         session_id = checked_session_id(request.path_params["id"], "id")
-        return _json(session_facts(await self.runner.import_session(principal_of(request).id, session_id, body)))
+        session, dropped = await self.runner.import_session(principal_of(request).id, session_id, body)
+        return _json(session_facts(session) | {"dropped_ledgers": [asdict(one) for one in dropped]})
 
     async def delete(self, request: Request) -> Response:
         """Forget a session; its open run is cancelled."""

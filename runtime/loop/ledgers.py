@@ -21,6 +21,11 @@ def fingerprint(codec: Codec, tools: Sequence[ToolSpec]) -> str:
     return codec.fingerprint(())[:_HALF] + codec.fingerprint(tools)[:_HALF]
 
 
+def made_by(codec: Codec, name: str) -> bool:
+    """Whether a ledger of that name has this codec's tokens, whatever its tool block."""
+    return name[:_HALF] == codec.fingerprint(())[:_HALF]
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What the model is to read, before any of it is kept: the ledger's tokens, then what is new, then the opening."""

@@ -17,6 +17,7 @@ from tenuto.runtime.engine.engine import EngineState
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.events import RunDone
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
 from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.leg import House, Leg
@@ -321,13 +322,20 @@ class Runner:
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
         return await self._sessions.export(principal, id, raw=raw)
 
-    async def import_session(self, principal: str, id: str, document: dict[str, Any]) -> Session:
-        """Put a session in the place of the one of that id. Raises InvalidRequest, SessionBusy."""
+    async def import_session(
+        self, principal: str, id: str, document: dict[str, Any]
+    ) -> tuple[Session, list[DroppedLedger]]:
+        """Put a session in the place of the one of that id; what of its ledgers is not believed is left out and told.
+
+        Raises InvalidRequest, SessionBusy.
+        """
         session, notes = transfer.restore(document, principal, id)
+        codecs = [model.codec for model in self.models.list()]
+        dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
         replaced = await self._sessions.install(session, notes)
         if replaced is not None:
             self._release(replaced)
-        return session
+        return session, dropped
 
     async def list_sessions(
         self, principal: str, *, implicit: bool, limit: int, after: str | None

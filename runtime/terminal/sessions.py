@@ -59,7 +59,10 @@ def import_(remote: Remote, text: str, name: str | None, source: str, *, as_json
     target = name or document.get("id")
     if not isinstance(target, str) or not target:
         raise InvalidRequest(f"{source} names no session; give one with --as NAME")
-    _say(remote.put(session_path(target), document), "imported", as_json=as_json)
+    imported = remote.put(session_path(target), document)
+    _say(imported, "imported", as_json=as_json)
+    for one in imported["dropped_ledgers"]:
+        click.echo(f"its tokens {one['fingerprint'][:8]} are not taken over: {one['reason']}", err=True)
 
 
 def fork(remote: Remote, name: str, new_name: str | None, at: int | None, *, as_json: bool) -> None:
