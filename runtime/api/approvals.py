@@ -30,7 +30,7 @@ class ApprovalsApi:
         """Answer once. The run goes on by itself; its events are at /v1/runs/{id}/events."""
         wire = validate(Decision, parse_object(await read_body(request)))
         run = await self.runner.decide(
-            principal_of(request).id,
+            principal_of(request),
             request.path_params["id"],
             approve=wire.decision == "approve",
             message=wire.message,

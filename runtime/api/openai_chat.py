@@ -41,7 +41,7 @@ class ChatCompletions:
         chat = read_chat(
             await read_body(request),
             request.headers,
-            principal=principal_of(request).id,
+            principal=principal_of(request),
         )
         if chat.carried:
             model = self.runner.models.find(chat.turn.model)

@@ -19,6 +19,7 @@ from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Choices:
     """The runs of one request. Whoever has started them closes them."""
 
     runner: Runner
-    principal: str
+    principal: Principal
     runs: list[Follower]
 
     @classmethod

@@ -14,6 +14,7 @@ from tenuto.runtime.api.openai_chat_sampling import read_sampling
 from tenuto.runtime.api.openai_chat_tools import read_format, read_tools, refuse_of_tools
 from tenuto.runtime.api.openai_chat_wire import ChatBody
 from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
+from tenuto.sessions.principal import Principal
 
 SESSION_HEADER = "x-session-id"
 EVENTS_HEADER = "x-tenuto-events"
@@ -34,7 +35,7 @@ class ChatRequest:
     carried: tuple[Carried, ...] = ()
 
 
-def read_chat(body: bytes, headers: Mapping[str, str], *, principal: str) -> ChatRequest:
+def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> ChatRequest:
     """Read a request's body and headers (lower-case names).
 
     Raises:

@@ -38,7 +38,7 @@ class RunsApi:
 
     async def cancel(self, request: Request) -> Response:
         """Stop a run; answered when it has stopped. A run that has ended stays as it is."""
-        return described(await self.runner.cancel(principal_of(request).id, request.path_params["id"]))
+        return described(await self.runner.cancel(principal_of(request), request.path_params["id"]))
 
     async def events(self, request: Request) -> Response:
         """The events after number N, and those to come, until the run waits or has ended.
@@ -50,7 +50,7 @@ class RunsApi:
         return EventStream(_frames(run, after), keep_alive_s=self.keep_alive_s)
 
     async def _run(self, request: Request) -> Run:
-        return await self.runner.run(principal_of(request).id, request.path_params["id"])
+        return await self.runner.run(principal_of(request), request.path_params["id"])
 
 
 def described(run: Run) -> Response:

@@ -36,27 +36,25 @@ class SessionsApi:
         limit = number(request, "limit", _PAGE, least=1, most=_MAX_PAGE)
         after = request.query_params.get("after")
         implicit = switch(request, "implicit")
-        found = await self.runner.list_sessions(
-            principal_of(request).id, implicit=implicit, limit=limit + 1, after=after
-        )
+        found = await self.runner.list_sessions(principal_of(request), implicit=implicit, limit=limit + 1, after=after)
         return _json(session_page(found, limit))
 
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it; `raw`: all that is kept of it, also of one that is damaged."""
         raw = switch(request, "raw")
-        return _json(await self.runner.export_session(principal_of(request).id, request.path_params["id"], raw=raw))
+        return _json(await self.runner.export_session(principal_of(request), request.path_params["id"], raw=raw))
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""
         body = parse_object(await read_body(request))
         session_id = checked_session_id(request.path_params["id"], "id")
-        session, dropped = await self.runner.import_session(principal_of(request).id, session_id, body)
+        session, dropped = await self.runner.import_session(principal_of(request), session_id, body)
         return _json(session_facts(session) | {"dropped_ledgers": [asdict(one) for one in dropped]})
 
     async def delete(self, request: Request) -> Response:
         """Forget a session; its open run is cancelled."""
         session_id = request.path_params["id"]
-        await self.runner.delete_session(principal_of(request).id, session_id)
+        await self.runner.delete_session(principal_of(request), session_id)
         return _json({"id": session_id, "object": "session.deleted", "deleted": True})
 
     async def fork(self, request: Request) -> Response:
@@ -64,7 +62,7 @@ class SessionsApi:
         body = await read_body(request)
         wire = validate(Fork, parse_object(body)) if body else Fork()
         new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
-        forked = await self.runner.fork_session(principal_of(request).id, request.path_params["id"], wire.at, new_id)
+        forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
         return _json(session_facts(forked))
 
 

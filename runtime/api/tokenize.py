@@ -70,7 +70,7 @@ class TokenizeApi:
         return _json({"content": codec.detokenize(wire.tokens)})
 
     async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
-        chat = read_chat(body, request.headers, principal=principal_of(request).id)
+        chat = read_chat(body, request.headers, principal=principal_of(request))
         model = self.runner.models.find(chat.turn.model)
         check_modalities(chat.carried, model.id, model.codec.info.modalities)
         return await self.runner.preview(replace(chat.turn, model=model.id))

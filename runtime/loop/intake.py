@@ -115,7 +115,7 @@ class Intake:
         Raises:
             InvalidRequest and its kin: the turn is not valid.
         """
-        session = known or Session("", turn.principal, "", 0.0, 0.0)
+        session = known or Session("", turn.principal.id, "", 0.0, 0.0)
         splice = plan(turn.mode.value, session.items, turn.items)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
@@ -236,7 +236,7 @@ class Intake:
         record = RunRecord(
             id=f"run_{uuid4().hex}",
             session_uid=session.uid,
-            principal=turn.principal,
+            principal=turn.principal.id,
             model=model.id,
             status=RunStatus.RUNNING,
             created_at=now,

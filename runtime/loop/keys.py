@@ -42,7 +42,7 @@ class Keys:
         """
         key = turn.idempotency_key
         assert key is not None
-        known = self._unstored.get((turn.principal, key)) or await self._store.key(turn.principal, key)
+        known = self._unstored.get((turn.principal.id, key)) or await self._store.key(turn.principal.id, key)
         if known is None or known.expires_at <= self._clock():
             return None
         if known.body_digest != _body_digest(turn):
@@ -54,7 +54,7 @@ class Keys:
         if turn.idempotency_key is None:
             return []
         expires = self._clock() + KEPT_S
-        return [SaveKey(turn.principal, turn.idempotency_key, run_id, _body_digest(turn), expires)]
+        return [SaveKey(turn.principal.id, turn.idempotency_key, run_id, _body_digest(turn), expires)]
 
     def remember(self, turn: Turn, run_id: str) -> None:
         """Let the turn's key, if it has one, stand for a run that is in memory only."""

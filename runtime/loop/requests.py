@@ -6,6 +6,7 @@ from typing import Literal
 
 from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
+from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
 
 
@@ -66,7 +67,7 @@ class Turn:
     whole request, for Idempotency-Key.
     """
 
-    principal: str
+    principal: Principal
     model: str | None
     items: tuple[Item, ...]
     session_id: str | None = None

@@ -130,7 +130,7 @@ class Runner:
         """
         if turn.idempotency_key is None:
             return await self._start(turn)
-        async with self._keys.lock(turn.principal, turn.idempotency_key):
+        async with self._keys.lock(turn.principal.id, turn.idempotency_key):
             return await self._repeated(turn) or await self._start(turn)
 
     def complete(self, request: RawRequest) -> RawRun:
@@ -154,7 +154,7 @@ class Runner:
         model = self.models.find(turn.model)
         if turn.session_id is None:
             return await self._intake.preview(turn, model, None)
-        known = await self._sessions.fetch(turn.principal, turn.session_id)
+        known = await self._sessions.fetch(turn.principal.id, turn.session_id)
         return await self._intake.preview(turn, model, known)
 
     async def _repeated(self, turn: Turn) -> Follower | None:
@@ -162,7 +162,7 @@ class Runner:
         if run_id is None:
             return None
         try:
-            return Follower(await self._runs.find(run_id, turn.principal))
+            return Follower(await self._runs.find(run_id, turn.principal.id))
         except NotFound:  # its session was in memory only, and is there no more
             return None
 
@@ -174,7 +174,7 @@ class Runner:
         found = None
         if turn.match and turn.stored:
             fetch = self._sessions.fetch
-            found = await self.directory.match(turn.principal, turn.user, turn.items, fetch)
+            found = await self.directory.match(turn.principal.id, turn.user, turn.items, fetch)
         if found is None:
             return await self._start_new(turn, model)
         session, at = found
@@ -187,15 +187,15 @@ class Runner:
         return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
 
     async def _start_new(self, turn: Turn, model: Model) -> Follower:
-        session = self.directory.new(turn.principal, user=turn.user, stored=turn.stored)
+        session = self.directory.new(turn.principal.id, user=turn.user, stored=turn.stored)
         return await self._ask(turn, session.id, partial(self._admit, turn, model, Found(session)))
 
     async def _ask(self, turn: Turn, session_id: str, work: Callable[[], Awaitable[F]]) -> F:
         """Let the owner of a session carry out a command that may begin a leg; a client that has gone leaves it."""
-        return await self._owners.ask((turn.principal, session_id), work, unheard=_leave)
+        return await self._owners.ask((turn.principal.id, session_id), work, unheard=_leave)
 
     async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
-        session = await self.directory.get_or_create(turn.principal, id, stored=turn.stored)
+        session = await self.directory.get_or_create(turn.principal.id, id, stored=turn.stored)
         return await self._admit(turn, model, Found(session))
 
     async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:
@@ -269,23 +269,25 @@ class Runner:
 
     # Runs.
 
-    async def run(self, principal: str, run_id: str) -> Run:
+    async def run(self, principal: Principal, run_id: str) -> Run:
         """A run by its id, at work, waiting or ended.
 
         Raises:
             NotFound: there is none, or it is another principal's.
         """
-        return await self._runs.find(run_id, principal)
+        return await self._runs.find(run_id, principal.id)
 
-    async def cancel(self, principal: str, run_id: str) -> Run:
+    async def cancel(self, principal: Principal, run_id: str) -> Run:
         """Stop a run: the model within a step, tools by a cancel; give it when it has ended.
 
         Raises:
             NotFound: there is none, or it is another principal's.
         """
-        return await self._sessions.cancel(await self._runs.find(run_id, principal))
+        return await self._sessions.cancel(await self._runs.find(run_id, principal.id))
 
-    async def decide(self, principal: str, pause_id: str, *, approve: bool, message: str | None, remember: bool) -> Run:
+    async def decide(
+        self, principal: Principal, pause_id: str, *, approve: bool, message: str | None, remember: bool
+    ) -> Run:
         """Answer an approval; its run goes on.
 
         Raises:
@@ -294,11 +296,11 @@ class Runner:
         """
         self._check_open()
         pause = await self._runs.pause(pause_id)
-        if pause is None or pause.principal != principal:
+        if pause is None or pause.principal != principal.id:
             raise NotFound("approval", pause_id)
-        run = await self._runs.find(pause.run_id, principal)
+        run = await self._runs.find(pause.run_id, principal.id)
         decision = Decision(approve, message, remember)
-        return await self._owners.ask((principal, run.session_id), partial(self._decide, run, pause_id, decision))
+        return await self._owners.ask((principal.id, run.session_id), partial(self._decide, run, pause_id, decision))
 
     async def _decide(self, run: Run, pause_id: str, decision: Decision) -> Run:
         with self._admission():
@@ -310,26 +312,26 @@ class Runner:
 
     # Sessions.
 
-    async def delete_session(self, principal: str, id: str) -> None:
+    async def delete_session(self, principal: Principal, id: str) -> None:
         """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
-        self._release(await self._sessions.delete(principal, id))
+        self._release(await self._sessions.delete(principal.id, id))
 
-    async def fork_session(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
+    async def fork_session(self, principal: Principal, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
-        return await self._sessions.fork(principal, id, at, new_id)
+        return await self._sessions.fork(principal.id, id, at, new_id)
 
-    async def export_session(self, principal: str, id: str, *, raw: bool = False) -> dict[str, Any]:
+    async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
-        return await self._sessions.export(principal, id, raw=raw)
+        return await self._sessions.export(principal.id, id, raw=raw)
 
     async def import_session(
-        self, principal: str, id: str, document: dict[str, Any]
+        self, principal: Principal, id: str, document: dict[str, Any]
     ) -> tuple[Session, list[DroppedLedger]]:
         """Put a session in the place of the one of that id; what of its ledgers is not believed is left out and told.
 
         Raises InvalidRequest, SessionBusy.
         """
-        session, notes = transfer.restore(document, principal, id)
+        session, notes = transfer.restore(document, principal.id, id)
         codecs = [model.codec for model in self.models.list()]
         dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
         replaced = await self._sessions.install(session, notes)
@@ -338,10 +340,10 @@ class Runner:
         return session, dropped
 
     async def list_sessions(
-        self, principal: str, *, implicit: bool, limit: int, after: str | None
+        self, principal: Principal, *, implicit: bool, limit: int, after: str | None
     ) -> list[SessionSummary]:
         """The principal's stored sessions, newest first."""
-        return await self.directory.list(principal, implicit, limit=limit, after=after)
+        return await self.directory.list(principal.id, implicit, limit=limit, after=after)
 
     # Tools and health.
 

@@ -8,6 +8,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, TextAdded, ToolCalling, ToolReturned
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -115,7 +116,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 
 
 def turn(
-    principal: str,
+    principal: Principal,
     arguments: dict[str, Any],
     *,
     server_of: Callable[[str], str],

@@ -10,10 +10,11 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import own_tools
 from tenuto.sessions.items import ToolResultItem
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseReason, RunStatus
 
 
-async def answer(runner: Runner, principal: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def answer(runner: Runner, principal: Principal, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What one of these tools answers to valid arguments.
 
     Raises:
@@ -40,7 +41,7 @@ async def answer(runner: Runner, principal: str, name: str, arguments: dict[str,
             raise AssertionError(f"{name} is none of these tools")
 
 
-async def _sessions(runner: Runner, principal: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _sessions(runner: Runner, principal: Principal, arguments: dict[str, Any]) -> dict[str, Any]:
     limit = int(arguments.get("limit", own_tools.LISTED))
     found = await runner.list_sessions(
         principal, implicit=arguments.get("implicit", False), limit=limit + 1, after=arguments.get("after")
@@ -48,7 +49,7 @@ async def _sessions(runner: Runner, principal: str, arguments: dict[str, Any]) -
     return session_page(found, limit)
 
 
-async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
+async def resume(runner: Runner, principal: Principal, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
     """Give a run that waits what it waits for; it goes on. `can_ask`: this client can put an approval to a person.
 
     Raises:
@@ -80,7 +81,7 @@ async def resume(runner: Runner, principal: str, arguments: dict[str, Any], *, c
             raise InvalidRequest(f"the run {run.id} waits for a decision, not for results")
 
 
-def _with_results(run: Run, principal: str, results: list[dict[str, Any]], *, can_ask: bool) -> Turn:
+def _with_results(run: Run, principal: Principal, results: list[dict[str, Any]], *, can_ask: bool) -> Turn:
     """The turn that brings results, held to what the run was held to."""
     items = tuple(
         ToolResultItem(each["tool_call_id"], "", each["content"], is_error=each.get("is_error", False))

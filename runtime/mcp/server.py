@@ -65,17 +65,17 @@ class _Desk:
     def __init__(self, runner: Runner, news: News, principal_of: Callable[[Any], Principal]) -> None:
         self._runner, self._news, self._principal_of = runner, news, principal_of
 
-    def _who(self, context: Context) -> str:
-        return self._principal_of(context.request).id
+    def _who(self, context: Context) -> Principal:
+        return self._principal_of(context.request)
 
     async def list_tools(self, context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """Our own tools, then the registry's, in one page."""
-        self._news.has_listed_tools(self._who(context), context)
+        self._news.has_listed_tools(self._who(context).id, context)
         return t.ListToolsResult(tools=[*own_tools(), *(_listed(each) for each in self._runner.registry.list())])
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """A page of the caller's sessions."""
-        self._news.has_listed_sessions(self._who(context), context)
+        self._news.has_listed_sessions(self._who(context).id, context)
         cursor = None if params is None else params.cursor
         with as_protocol_errors("resources/list"):
             expect_json("the cursor", cursor)
@@ -94,17 +94,17 @@ class _Desk:
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         """The older protocol's way to hear of a session."""
-        self._news.subscribe(self._who(context), context, str(params.uri))
+        self._news.subscribe(self._who(context).id, context, str(params.uri))
         return t.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
         """And to hear of it no longer."""
-        self._news.unsubscribe(self._who(context), context, str(params.uri))
+        self._news.unsubscribe(self._who(context).id, context, str(params.uri))
         return t.EmptyResult()
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
         """The newer protocol's way to hear of anything."""
-        return await self._news.listen(self._who(context), context, params)
+        return await self._news.listen(self._who(context).id, context, params)
 
     async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
         """Any of them. Whatever goes wrong is a result in words."""
@@ -131,7 +131,7 @@ class _Desk:
             return await self._resume(context, params, principal)
         if name in INPUTS:
             return success(await handles.answer(self._runner, principal, name, arguments))
-        return await self._call(context, params, self._principal_of(context.request))
+        return await self._call(context, params, principal)
 
     async def _call(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Call a server's tool for whoever asks, once a person has said yes where that is needed."""
@@ -154,7 +154,7 @@ class _Desk:
         content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text), *map(_block, result.attachments)]
         return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
 
-    async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
+    async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Answer one turn."""
         answer = approval.answered(params)
         if answer is not None:
@@ -162,7 +162,7 @@ class _Desk:
         run = await self._runner.start(self._turn(context, principal, params.arguments or {}))
         return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
 
-    async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: str) -> CallResult:
+    async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Give a run what it waits for, and answer its next leg."""
         answer = approval.answered(params)
         if answer is not None:
@@ -170,7 +170,7 @@ class _Desk:
         run = await handles.resume(self._runner, principal, params.arguments or {}, can_ask=can_ask(context))
         return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
 
-    async def _answered(self, context: Context, principal: str, answer: approval.Answered) -> CallResult:
+    async def _answered(self, context: Context, principal: Principal, answer: approval.Answered) -> CallResult:
         """Go on with a run after the approval that an earlier call of the same turn asked for."""
         if answer.decision is None:
             return failure(f"nothing was decided; the approval {answer.pause_id} is still open")
@@ -178,7 +178,7 @@ class _Desk:
         telling = chat.Telling(context.session.report_progress, first=answer.first, told=answer.last)
         return await self._follow(context, principal, run, telling)
 
-    def _turn(self, context: Context, principal: str, arguments: dict[str, Any]) -> Turn:
+    def _turn(self, context: Context, principal: Principal, arguments: dict[str, Any]) -> Turn:
         return chat.turn(
             principal,
             arguments,
@@ -186,7 +186,7 @@ class _Desk:
             can_ask=can_ask(context),
         )
 
-    async def _follow(self, context: Context, principal: str, run: Follower, telling: chat.Telling) -> CallResult:
+    async def _follow(self, context: Context, principal: Principal, run: Follower, telling: chat.Telling) -> CallResult:
         """Show a run to the client until it ends or waits for what the client cannot be asked for."""
         while True:
             answer = await _watch(run, telling)
@@ -199,7 +199,7 @@ class _Desk:
                 return _chat_result(answer, telling)
             run = await self._decide(principal, str(answer.pause.pause_id), decision)
 
-    async def _decide(self, principal: str, pause_id: str, decision: approval.Decision) -> Follower:
+    async def _decide(self, principal: Principal, pause_id: str, decision: approval.Decision) -> Follower:
         run = await self._runner.decide(
             principal, pause_id, approve=decision.approve, message=decision.message, remember=decision.remember
         )

@@ -14,16 +14,19 @@ from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
 from tenuto.runtime.loop.requests import Limits, ResponseFormat, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Attachment, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
 
 HELLO = [{"role": "user", "content": "hello"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}}
 
+ADA = Principal("ada")
+
 
 def read(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ChatRequest:
     text = json.dumps({"messages": HELLO} | dict(body)).encode()
-    return read_chat(text, headers or {}, principal="ada")
+    return read_chat(text, headers or {}, principal=ADA)
 
 
 def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
@@ -32,7 +35,7 @@ def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
 
 def test_a_bare_request_takes_every_default() -> None:
     assert read({}) == ChatRequest(
-        Turn(principal="ada", model=None, items=(UserItem("hello"),)),
+        Turn(principal=ADA, model=None, items=(UserItem("hello"),)),
         stream=False,
         include_usage=False,
     )
@@ -66,7 +69,7 @@ def test_every_field_finds_its_place() -> None:
     )
     assert request == ChatRequest(
         Turn(
-            principal="ada",
+            principal=ADA,
             model="small",
             items=(UserItem("hello"),),
             session_id="s-1",

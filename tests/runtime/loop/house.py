@@ -29,6 +29,7 @@ from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import StoredNotes
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 from tenuto.tools.approvals import Permission, Rules
@@ -42,6 +43,7 @@ DAY = 24 * 3600.0
 
 Rule = dict[str, Any]
 
+ALICE = Principal("alice")
 WEATHER = spec("weather", city="string")
 """A tool that the client runs."""
 
@@ -192,12 +194,12 @@ class Process:
         assert pause is not None
         with anyio.fail_after(PATIENCE_S):
             given = {"message": None, "remember": False, **more}
-            return await self.runner.decide(principal, pause, approve=approve, **given)
+            return await self.runner.decide(Principal(principal), pause, approve=approve, **given)
 
     async def cancel(self, run: Run | Follower, principal: str = "alice") -> Run:
         """Cancel a run."""
         with anyio.fail_after(PATIENCE_S):
-            return await self.runner.cancel(principal, run.id)
+            return await self.runner.cancel(Principal(principal), run.id)
 
     # What there is.
 
@@ -225,7 +227,8 @@ def turn(said: str | Sequence[Any], id: str | None = "s", **fields: Any) -> Turn
     """A request; `max_tokens` and its like are limits, `choice` is that of tools."""
     items = (UserItem(said),) if isinstance(said, str) else tuple(said)
     limits = {name: fields.pop(name) for name in ("max_tokens", "max_tool_rounds", "deadline_s") if name in fields}
-    defaults: dict[str, Any] = {"principal": "alice", "model": None}
+    fields["principal"] = Principal(fields.pop("principal", "alice"))
+    defaults: dict[str, Any] = {"model": None}
     if "choice" in fields:
         fields["tools"] = ToolSelection(choice=ToolChoice(fields.pop("choice")))
     if "mode" in fields:

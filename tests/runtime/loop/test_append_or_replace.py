@@ -6,9 +6,10 @@ import pytest
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, UserItem
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus, SessionSummary
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Process, history, says
+from tests.runtime.loop.house import ALICE, Process, history, says
 
 HI, HO = UserItem("hi"), AssistantItem("hi")
 TERSE = SystemItem("Be terse.")
@@ -130,13 +131,13 @@ async def test_a_session_in_memory_only_may_have_a_name(open_process: Open) -> N
 
 
 async def listed(process: Process) -> list[SessionSummary]:
-    return await process.runner.list_sessions("alice", implicit=True, limit=9, after=None)
+    return await process.runner.list_sessions(ALICE, implicit=True, limit=9, after=None)
 
 
 def asking(process: Process, principal: str, id: str = "s") -> tuple[Callable[[], Awaitable[object]], ...]:
-    runner = process.runner
+    runner, whoever = process.runner, Principal(principal)
     return (
-        lambda: runner.export_session(principal, id),
-        lambda: runner.delete_session(principal, id),
-        lambda: runner.fork_session(principal, id, None, None),
+        lambda: runner.export_session(whoever, id),
+        lambda: runner.delete_session(whoever, id),
+        lambda: runner.fork_session(whoever, id, None, None),
     )

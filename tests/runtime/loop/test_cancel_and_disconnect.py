@@ -14,10 +14,11 @@ from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop.events import RoundEnded, RunDone, TextAdded, ToolReturned
 from tenuto.runtime.loop.follower import Follower
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Clock, answer, asks, call, client_tools, events, says, turn, until
+from tests.runtime.loop.house import ALICE, Clock, answer, asks, call, client_tools, events, says, turn, until
 from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import TWO
 from tests.runtime.loop.tools import Tools
@@ -104,7 +105,7 @@ async def test_finished_results_are_kept_and_the_others_say_why_they_are_none(op
 async def test_a_run_that_waits_is_cancelled_too(open_process: Open) -> None:
     process = await open_process(TWO)
     paused = await process.ask("weather?", tools=client_tools())
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     await process.cancel(run)
     assert (run.record.status, run.record.stop_reason) == (RunStatus.CANCELLED, "cancelled")
     assert (await events(run))[-1] == RunDone(RunStatus.CANCELLED, "cancelled")
@@ -116,12 +117,12 @@ async def test_a_run_that_waits_is_cancelled_too(open_process: Open) -> None:
 async def test_cancelling_what_has_ended_changes_nothing(open_process: Open) -> None:
     process = await open_process()
     done = await process.ask("hi")
-    run = await process.runner.run("alice", done.run_id)
+    run = await process.runner.run(ALICE, done.run_id)
     before = run.record
     await process.cancel(run)
     await process.cancel(run)
     assert run.record == before
-    assert (await process.runner.run("alice", done.run_id)).record.status is RunStatus.COMPLETED
+    assert (await process.runner.run(ALICE, done.run_id)).record.status is RunStatus.COMPLETED
 
 
 async def test_two_who_cancel_at_once_both_hear_of_the_end(open_process: Open, tools: Tools) -> None:
@@ -181,7 +182,7 @@ async def test_a_run_that_waits_does_not_need_its_client(open_process: Open, con
         paused = await process.ask("count", wants_events=True)
     else:
         paused = await process.ask("weather?", tools=client_tools())
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     with anyio.fail_after(5):
         await Follower(run).disconnected()
     assert run.record.status is RunStatus.PAUSED
@@ -191,7 +192,7 @@ async def test_whoever_only_watches_holds_nothing(open_process: Open, tools: Too
     process = await open_process(SLOW)
     run = await process.start("slow")
     await waits_for(tools)
-    watched = await process.runner.run("alice", run.id)
+    watched = await process.runner.run(ALICE, run.id)
     with anyio.fail_after(5):
         async for _, _ in watched.events():
             break
@@ -203,7 +204,7 @@ async def test_a_paused_run_can_be_followed_in_another_process(open_process: Ope
     process = await open_process(TWO)
     paused = await process.ask("weather?", tools=client_tools())
     later = await open_process(left=process.url)
-    run = await later.runner.run("alice", paused.run_id)
+    run = await later.runner.run(ALICE, paused.run_id)
     assert (await events(run))[-1] == paused.pause
     assert run.describe()["status"] == "paused"
 
@@ -212,7 +213,7 @@ async def test_a_run_that_has_ended_can_be_followed_in_another_process(open_proc
     process = await open_process(asks("count", call("count__add", by=1), text="Well."))
     done = await process.ask("count")
     later = await open_process(left=process.url)
-    run = await later.runner.run("alice", done.run_id)
+    run = await later.runner.run(ALICE, done.run_id)
     assert (await events(run))[-1] == RunDone(RunStatus.COMPLETED, "end")
     assert await answer(run) == done
     described = run.describe()
@@ -223,14 +224,14 @@ async def test_a_run_that_has_ended_can_be_followed_in_another_process(open_proc
 async def test_a_run_that_ended_long_ago_leaves_the_memory(open_process: Open, clock: Clock) -> None:
     process = await open_process()
     run_id = (await process.ask("one")).run_id
-    in_memory = weakref.ref(await process.runner.run("alice", run_id))
+    in_memory = weakref.ref(await process.runner.run(ALICE, run_id))
     await process.runner.expire_sessions()
     assert in_memory() is not None
     clock.now += 3600
     await process.runner.expire_sessions()
     gc.collect()
     assert in_memory() is None
-    assert (await answer(await process.runner.run("alice", run_id))).text == "one"
+    assert (await answer(await process.runner.run(ALICE, run_id))).text == "one"
 
 
 async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_it(
@@ -245,7 +246,7 @@ async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_i
             await asyncio.sleep(0)
         with anyio.fail_after(5):
             with suppress(NotFound):
-                await process.runner.delete_session("alice", session_id)
+                await process.runner.delete_session(ALICE, session_id)
             try:
                 run = await starting
             except NotFound:
@@ -254,7 +255,7 @@ async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_i
                 assert (await run.answer()).status is RunStatus.CANCELLED
                 begun += 1
             else:  # it was deleted before it was there
-                await process.runner.delete_session("alice", session_id)
+                await process.runner.delete_session(ALICE, session_id)
     assert begun
     assert [record.getMessage() for record in caplog.records if "could not be kept" in record.getMessage()] == []
     assert process.runner.open_runs() == (0, 0)
@@ -265,13 +266,13 @@ async def test_a_run_is_its_principals_own(open_process: Open) -> None:
     done = await process.ask("hi")
     for principal, id in (("bob", done.run_id), ("alice", "run_nobodys")):
         with pytest.raises(NotFound):
-            await process.runner.run(principal, id)
+            await process.runner.run(Principal(principal), id)
 
 
 async def test_a_run_of_a_session_in_memory_only_can_be_cancelled(open_process: Open) -> None:
     process = await open_process(TWO)
     paused = await process.ask("weather?", stored=False, tools=client_tools())
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     await process.cancel(run)
     assert run.record.status is RunStatus.CANCELLED
     assert (await process.ask("hi", stored=False)).text == "hi"

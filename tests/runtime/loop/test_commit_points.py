@@ -16,7 +16,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import CallStatus, PauseStatus, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import answer, asks, call, client_tools, says, turn, until
+from tests.runtime.loop.house import ALICE, answer, asks, call, client_tools, says, turn, until
 from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools
@@ -33,7 +33,7 @@ async def test_a_run_and_its_input_are_kept_before_it_begins(open_process: Open,
     left = process.left_behind(tmp_path)
     await process.cancel(run)
     later = await open_process(left=left)
-    again = await later.runner.run("alice", run.id)
+    again = await later.runner.run(ALICE, run.id)
     assert (again.record.status, again.record.stop_reason) == (RunStatus.INTERRUPTED, "interrupted")
     assert (await later.session()).open_run is None
     assert await later.items() == [UserItem("hi")]
@@ -60,7 +60,7 @@ async def test_a_round_and_its_tokens_are_kept_before_its_call_is_made(
     (ledger,) = (await later.session()).ledgers.values()
     assert ledger.tokens == whole.tokens[:sampled]
     assert later.tools.count.value == 0, "a started call is not repeated"
-    run = await later.runner.run("alice", done.run_id)
+    run = await later.runner.run(ALICE, done.run_id)
     assert run.record.status is RunStatus.INTERRUPTED
     again = await later.ask("and now?")
     assert again.status is RunStatus.COMPLETED
@@ -87,7 +87,7 @@ async def test_a_pause_for_the_client_is_kept_before_the_client_is_told(open_pro
     await until(run, RunPaused)
     paused = run.snapshot()
     later = await open_process(left=process.left_behind(tmp_path))
-    again = await later.runner.run("alice", run.id)
+    again = await later.runner.run(ALICE, run.id)
     assert again.describe() == run.run.describe()
     assert again.snapshot().pause == paused.pause
     done = await later.ask(results(paused, "rain"))
@@ -105,7 +105,7 @@ async def test_a_pause_for_an_approval_is_kept_and_can_be_answered_later(
     paused = await until(run, RunPaused)
     assert isinstance(paused, RunPaused)
     later = await open_process(COUNT, configured=ASK, left=process.left_behind(tmp_path), tools=Tools())
-    assert (await later.runner.run("alice", run.id)).snapshot().pause == paused
+    assert (await later.runner.run(ALICE, run.id)).snapshot().pause == paused
     done = await answer(await later.decide(paused.pause_id, approve=approve))
     assert done.run_id == run.id
     assert done.text == ("1" if approve else "The user denied this tool call.")
@@ -136,7 +136,7 @@ async def test_an_end_is_kept_before_the_client_sees_it(open_process: Open, tmp_
     left = process.left_behind(tmp_path)
     done = await answer(run)
     later = await open_process(left=left)
-    again = (await later.runner.run("alice", run.id)).snapshot()
+    again = (await later.runner.run(ALICE, run.id)).snapshot()
     assert again == done
     assert (await later.session()) == await process.session()
 
@@ -149,7 +149,7 @@ async def test_at_every_moment_the_session_that_is_left_can_be_used(
     run = await process.start("count")
     await until(run, moment)
     later = await open_process(COUNT, left=process.left_behind(tmp_path), tools=Tools())
-    record = (await later.runner.run("alice", run.id)).record
+    record = (await later.runner.run(ALICE, run.id)).record
     assert record.status is RunStatus.INTERRUPTED
     session = await later.session()
     assert session.open_run is None
@@ -163,7 +163,7 @@ async def test_runs_that_wait_go_on_waiting_through_many_crashes(open_process: O
     paused = await process.ask("weather?", tools=client_tools())
     for _ in range(3):
         process = await open_process(WEATHER, left=process.left_behind(tmp_path))
-        assert (await process.runner.run("alice", paused.run_id)).record.status is RunStatus.PAUSED
+        assert (await process.runner.run(ALICE, paused.run_id)).record.status is RunStatus.PAUSED
     assert (await process.ask(results(paused, "rain"))).text == "rain"
 
 
@@ -232,7 +232,7 @@ async def test_a_damaged_session_does_not_keep_the_others_from_starting(open_pro
     left = process.left_behind(tmp_path)
     damage(left, runs[0].record.session_uid)
     later = await open_process(WEATHER, left=left)
-    assert (await later.runner.run("alice", runs[1].id)).record.status is RunStatus.INTERRUPTED
+    assert (await later.runner.run(ALICE, runs[1].id)).record.status is RunStatus.INTERRUPTED
     assert (await later.ask(results(paused, "rain"), "c")).text == "rain"
     with pytest.raises(StoreFailed):
         await later.ask("hi", "a")
@@ -257,7 +257,7 @@ def database(url: str) -> Iterator[sqlite3.Connection]:
 async def test_a_session_that_was_deleted_takes_no_run_with_it(open_process: Open, tmp_path: Path) -> None:
     process = await open_process(WEATHER)
     paused = await process.ask("weather?", tools=client_tools())
-    await process.runner.delete_session("alice", "s")
+    await process.runner.delete_session(ALICE, "s")
     later = await open_process(left=process.left_behind(tmp_path))
     with pytest.raises(NotFound):
-        await later.runner.run("alice", paused.run_id)
+        await later.runner.run(ALICE, paused.run_id)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,6 +89,10 @@ def rewritten(ledger: Ledger, place: int, change: Callable[[list[int]], list[int
     return twin
 
 
+def add(extra: list[int], span: list[int]) -> list[int]:
+    return [*span, *extra]
+
+
 END = min(codec().info.stop_tokens)
 USER = next(token for token in codec().info.control_tokens if codec().detokenize([token]) == "<|user|>")
 THINK, THOUGHT = (
@@ -133,7 +138,7 @@ async def test_words_in_a_call_that_a_cut_turn_never_made_are_seen_too(open_proc
     assert last.incomplete
     opener = next(token for token in codec().info.control_tokens if codec().detokenize([token]) == "<tool_call>")
     for extra in ([opener, *HIDDEN], [THINK, *HIDDEN]):
-        victim = replace(session, ledgers={name: rewritten(ledger, 3, lambda span, extra=extra: [*span, *extra])})
+        victim = replace(session, ledgers={name: rewritten(ledger, 3, partial(add, extra))})
         assert len(dropped(victim)) == 1
 
 
@@ -164,5 +169,5 @@ async def test_an_import_of_ten_thousand_items_is_checked_in_one_pass(open_proce
     told = [item for n in range(1000) for item in (UserItem(f"q{n}"), AssistantItem(f"a{n}"))]
     await process.ask([*told, UserItem("hi")], tools=ToolSelection(given=True))
     session = await process.session()
-    assert drop_unbelieved(session, [Counted()]) == []  # type: ignore[list-item]  # the real codec, counted
+    assert drop_unbelieved(session, [Counted()]) == []
     assert renderings < 2 * len(session.items)

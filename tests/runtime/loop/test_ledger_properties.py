@@ -23,6 +23,7 @@ from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import (
+    ALICE,
     Clock,
     Process,
     Rule,
@@ -131,7 +132,7 @@ class Conversation:
 
     async def _fork(self, session: Session, at: int) -> None:
         self.id += "x"
-        fork = await self.process.runner.fork_session("alice", session.id, at, self.id)
+        fork = await self.process.runner.fork_session(ALICE, session.id, at, self.id)
         assert fork.items == session.items[: len(fork.items)]
         for name, ledger in fork.ledgers.items():
             assert ledger == session.ledgers[name].copy(len(fork.items))
@@ -232,7 +233,7 @@ async def test_a_forks_first_round_computes_at_most_one_token_more_than_is_new(o
     for said in ("count", "hi", "count"):
         await process.ask(said)
     for at in (None, 4, 6):
-        await process.runner.fork_session("alice", "s", at, f"fork{at}")
+        await process.runner.fork_session(ALICE, "s", at, f"fork{at}")
         first = (await process.ask("go on", f"fork{at}")).usage.rounds[0]
         assert first.computed <= first.new + 1
         assert first.new < 40
@@ -247,5 +248,5 @@ async def test_after_a_restart_what_is_computed_again_is_not_new(open_process: O
     assert again.computed == again.prompt
     assert again.new == again.prompt - (done.usage.prompt + done.usage.completion - 1)
     assert (again.miss_reason, again.cached) == ("not_resident", 0)
-    told = await events(await later.runner.run("alice", done.run_id))
+    told = await events(await later.runner.run(ALICE, done.run_id))
     assert [type(one) for one in told] == [TextAdded, RoundEnded, RunDone]

@@ -9,7 +9,7 @@ from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import DAY, Clock, Process, answer, asks, call, client_tools, history, says
+from tests.runtime.loop.house import ALICE, DAY, Clock, Process, answer, asks, call, client_tools, history, says
 from tests.runtime.loop.tools import Tools
 
 SLOW = asks("slow", call("slow__wait", name="it"))
@@ -25,7 +25,7 @@ async def talked(process: Process, *texts: str) -> list[Item]:
 
 
 async def number_of_sessions(process: Process) -> int:
-    return len(await process.runner.list_sessions("alice", implicit=True, limit=99, after=None))
+    return len(await process.runner.list_sessions(ALICE, implicit=True, limit=99, after=None))
 
 
 async def parent_of(process: Process, answer: Answer) -> tuple[str, int] | None:
@@ -80,7 +80,7 @@ async def test_a_request_that_fits_two_sessions_goes_on_with_neither(open_proces
 async def test_a_session_that_has_gone_further_is_forked(open_process: Open) -> None:
     process = await open_process(says("one", "Ah.", reasoning="Let me think."))
     await talked(process, "one", "two", "three")
-    (first,) = await process.runner.list_sessions("alice", implicit=True, limit=9, after=None)
+    (first,) = await process.runner.list_sessions(ALICE, implicit=True, limit=9, after=None)
     origin = await process.session(first.id)
     regenerated: list[Item] = [UserItem("one"), AssistantItem("Ah."), UserItem("two!")]
     forks = [await process.ask(regenerated, None) for _ in range(3)]
@@ -97,7 +97,7 @@ async def test_a_session_that_has_gone_further_is_forked(open_process: Open) -> 
 async def test_a_fork_by_match_has_the_exact_tokens_of_its_origin(open_process: Open) -> None:
     process = await open_process(asks("count", call("count__add", by=1), text="Well."))
     told = await talked(process, "count", "two")
-    (first,) = await process.runner.list_sessions("alice", implicit=True, limit=9, after=None)
+    (first,) = await process.runner.list_sessions(ALICE, implicit=True, limit=9, after=None)
     fork = await process.ask([*told[:2], UserItem("other")], None)
     origin, twin = await process.session(first.id), await process.session(fork.session_id)
     assert twin.items[:4] == origin.items[:4]
@@ -144,7 +144,7 @@ async def test_a_history_that_a_client_brought_can_be_found_while_it_is_being_an
 async def test_of_two_requests_at_once_one_goes_on_and_the_other_forks(open_process: Open) -> None:
     process = await open_process()
     told = await talked(process, "one")
-    (first,) = await process.runner.list_sessions("alice", implicit=True, limit=9, after=None)
+    (first,) = await process.runner.list_sessions(ALICE, implicit=True, limit=9, after=None)
     answers: list[Answer] = []
 
     async def ask(text: str) -> None:
@@ -200,11 +200,11 @@ async def test_an_implicit_session_is_kept_a_day_from_its_last_use(open_process:
 async def test_a_session_is_promoted_when_its_id_is_used(open_process: Open, clock: Clock) -> None:
     process = await open_process()
     first = await process.ask("one", None)
-    assert [one.id for one in await process.runner.list_sessions("alice", implicit=False, limit=9, after=None)] == []
+    assert [one.id for one in await process.runner.list_sessions(ALICE, implicit=False, limit=9, after=None)] == []
     await process.ask("two", first.session_id)
     clock.now += 100 * DAY
     await process.runner.expire_sessions()
-    (listed,) = await process.runner.list_sessions("alice", implicit=False, limit=9, after=None)
+    (listed,) = await process.runner.list_sessions(ALICE, implicit=False, limit=9, after=None)
     assert (listed.id, listed.implicit) == (first.session_id, False)
 
 

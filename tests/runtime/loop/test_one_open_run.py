@@ -9,6 +9,7 @@ from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import (
+    ALICE,
     DAY,
     Clock,
     Process,
@@ -133,7 +134,7 @@ async def test_a_client_that_goes_on_supersedes_the_run(open_process: Open) -> N
     went_on = await process.ask("never mind")
     assert went_on.text == "never mind"
     assert went_on.run_id != paused.run_id
-    old = await process.runner.run("alice", paused.run_id)
+    old = await process.runner.run(ALICE, paused.run_id)
     assert (old.record.status, old.record.stop_reason) == (RunStatus.SUPERSEDED, "superseded")
     texts = [one.text for one in await process.items() if isinstance(one, ToolResultItem)]
     assert texts == ["1", "not executed: the client went on", "2"]
@@ -146,14 +147,14 @@ async def test_a_client_that_goes_back_and_on_supersedes_the_run(open_process: O
     await process.ask("hi")
     paused = await paused_for_client(process)
     await process.ask([UserItem("hi"), AssistantItem("hi"), UserItem("other")])
-    assert (await process.runner.run("alice", paused.run_id)).record.status is RunStatus.SUPERSEDED
+    assert (await process.runner.run(ALICE, paused.run_id)).record.status is RunStatus.SUPERSEDED
     assert [item.text for item in await process.items()] == ["hi", "hi", "other", "other"]
 
 
 async def test_who_follows_a_superseded_run_hears_of_it(open_process: Open) -> None:
     process = await open_process(TWO)
     paused = await paused_for_client(process)
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     await process.ask("never mind")
     assert (await events(run))[-1] == RunDone(RunStatus.SUPERSEDED, "superseded")
 
@@ -178,7 +179,7 @@ async def test_a_pause_for_the_client_expires_after_a_day(open_process: Open, cl
     assert paused.pause.expires_at == clock.now + DAY
     clock.now += DAY - 1
     await process.runner.expire_pauses()
-    assert (await process.runner.run("alice", paused.run_id)).record.status is RunStatus.PAUSED
+    assert (await process.runner.run(ALICE, paused.run_id)).record.status is RunStatus.PAUSED
     clock.now += 1
     await process.runner.expire_pauses()
     await expired(process, paused, ["1", "not executed: no answer came in time", "2"])
@@ -208,7 +209,7 @@ async def test_a_pause_that_nobody_has_looked_at_expires_with_the_next_request(
 async def expired(process: Process, paused: Answer, texts: list[str]) -> None:
     """The run has expired or does so now, its calls have these results, and the session can be used."""
     assert (await process.ask("hi again")).text == "hi again"
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     assert (run.record.status, run.record.expires_at) == (RunStatus.EXPIRED, None)
     assert [one.text for one in await process.items() if isinstance(one, ToolResultItem)] == texts
 
@@ -217,11 +218,11 @@ async def test_deleting_a_session_cancels_its_open_run(open_process: Open, tools
     process = await open_process(SLOW)
     run = await process.start("slow")
     await waits_for(tools)
-    await process.runner.delete_session("alice", "s")
+    await process.runner.delete_session(ALICE, "s")
     assert tools.slow.cancelled == 1
     assert (await answer(run)).status is RunStatus.CANCELLED
     with pytest.raises(NotFound):
-        await process.runner.export_session("alice", "s")
+        await process.runner.export_session(ALICE, "s")
     assert await process.store.run(run.id) is None
     await process.ask("hi")
     assert await process.items() == [UserItem("hi"), AssistantItem("hi")]
@@ -230,8 +231,8 @@ async def test_deleting_a_session_cancels_its_open_run(open_process: Open, tools
 async def test_deleting_a_session_cancels_a_run_that_waits(open_process: Open) -> None:
     process = await open_process(TWO)
     paused = await paused_for_client(process)
-    run = await process.runner.run("alice", paused.run_id)
-    await process.runner.delete_session("alice", "s")
+    run = await process.runner.run(ALICE, paused.run_id)
+    await process.runner.delete_session(ALICE, "s")
     assert run.record.status is RunStatus.CANCELLED
     assert await process.store.open_runs() == []
 
@@ -242,7 +243,7 @@ async def test_a_fork_takes_completed_items(open_process: Open, at: int | None, 
     await process.ask("hi")
     await paused_for_client(process)
     assert len(await process.items()) == 4
-    fork = await process.runner.fork_session("alice", "s", at, "twin")
+    fork = await process.runner.fork_session(ALICE, "s", at, "twin")
     assert fork.items == (await process.items())[:kept]
     assert (await process.session("twin")).open_run is None
     assert (await process.ask("go on", "twin")).text == "go on"
@@ -260,7 +261,7 @@ async def test_a_fork_has_the_notes_and_no_approvals(open_process: Open) -> None
     paused = await process.ask("count", wants_events=True)
     assert paused.pause is not None
     await answer(await process.decide(paused.pause.pause_id, approve=True, remember=True))
-    await process.runner.fork_session("alice", "s", None, "twin")
+    await process.runner.fork_session(ALICE, "s", None, "twin")
     assert (await process.ask("read", "twin")).text == "v"
     assert (await process.ask("count")).text == "2"
     assert (await process.ask("count", "twin", wants_events=True)).status is RunStatus.PAUSED

@@ -21,7 +21,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Clock, Process, answer, asks, call, client_tools, codec, events, says, until
+from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, codec, events, says, until
 from tests.runtime.loop.test_match import waits_for
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools
@@ -75,7 +75,7 @@ async def test_a_stored_run_of_another_version_ends_neither_the_start_nor_housek
     with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute('UPDATE runs SET options = \'{"of": "tomorrow"}\' WHERE id = ?', (paused.run_id,))
     later = await reopened(open_process, process)
-    assert (await later.runner.run("alice", paused.run_id)).describe()["status"] == "paused"
+    assert (await later.runner.run(ALICE, paused.run_id)).describe()["status"] == "paused"
     with pytest.raises(StoreFailed, match="another version"):
         await later.ask(results(paused, "rain"), "s")
     clock.now += 10 * 24 * 3600
@@ -119,7 +119,7 @@ async def test_an_end_that_could_not_be_kept_is_kept_by_housekeeping(open_proces
 async def test_import_delete_and_chat_at_once_on_one_id_leave_a_session_that_loads(open_process: Open) -> None:
     process = await open_process(says("hi", "ho"))
     await process.ask("hi", "origin")
-    document = await process.runner.export_session("alice", "origin")
+    document = await process.runner.export_session(ALICE, "origin")
 
     async def storm(*works: Any) -> None:
         async with anyio.create_task_group() as group:
@@ -132,18 +132,18 @@ async def test_import_delete_and_chat_at_once_on_one_id_leave_a_session_that_loa
                 await work()
 
     await storm(
-        lambda: process.runner.import_session("alice", "s", document),
-        lambda: process.runner.delete_session("alice", "s"),
+        lambda: process.runner.import_session(ALICE, "s", document),
+        lambda: process.runner.delete_session(ALICE, "s"),
         lambda: process.ask("hi", "s"),
-        lambda: process.runner.fork_session("alice", "s", None, "twin"),
-        lambda: process.runner.delete_session("alice", "twin"),
+        lambda: process.runner.fork_session(ALICE, "s", None, "twin"),
+        lambda: process.runner.delete_session(ALICE, "twin"),
     )
-    await process.runner.import_session("alice", "s", document)
+    await process.runner.import_session(ALICE, "s", document)
     assert (await process.ask("hi", "s")).text == "ho"
     kept = await process.items()
     later = await reopened(open_process, process)
     assert await later.items() == kept
-    await later.runner.delete_session("alice", "s")
+    await later.runner.delete_session(ALICE, "s")
     assert await later.store.open_runs() == []
 
 
@@ -160,7 +160,7 @@ async def test_a_cancel_beside_an_approval_is_never_lost(
     done: list[str] = []
 
     async def cancel() -> None:
-        run = await process.runner.cancel("alice", paused.run_id)
+        run = await process.runner.cancel(ALICE, paused.run_id)
         assert not run.record.status.is_open
         done.append("cancelled")
 
@@ -177,7 +177,7 @@ async def test_a_cancel_beside_an_approval_is_never_lost(
         for work in works:
             group.start_soon(work)
     assert "cancelled" in done
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     assert not run.working
     stands = await process.items()
     assert sum(isinstance(item, ToolResultItem) for item in stands) == 1, "one call has one result"
@@ -191,7 +191,7 @@ async def test_an_approval_that_could_not_be_kept_is_not_remembered(open_process
     assert paused.pause is not None
     with refusing(process, "UPDATE ON pauses"), pytest.raises(StoreFailed):
         await process.decide(paused.pause.pause_id, approve=True, remember=True)
-    assert (await process.runner.run("alice", paused.run_id)).record.status is RunStatus.PAUSED
+    assert (await process.runner.run(ALICE, paused.run_id)).record.status is RunStatus.PAUSED
     await answer(await process.decide(paused.pause.pause_id, approve=False))
     again = await process.ask("count", wants_events=True)
     assert again.status is RunStatus.PAUSED, "it is asked about again"
@@ -282,7 +282,7 @@ async def test_the_answer_after_approvals_has_all_calls_that_were_made(open_proc
         paused = await answer(await process.decide(paused.pause.pause_id, approve=True))
     assert [one.name for one in paused.server_calls] == ["count__add", "count__peek"]
     later = await reopened(open_process, process, configured=ASK)
-    run = await later.runner.run("alice", paused.run_id)
+    run = await later.runner.run(ALICE, paused.run_id)
     assert [one.name for one in run.snapshot().server_calls] == ["count__add", "count__peek"]
     told = await events(run)
     assert sum(isinstance(one, ToolCalling) for one in told) == 2
@@ -299,9 +299,9 @@ async def test_a_damaged_session_says_so_and_can_be_exported_as_it_is_and_delete
     later = await reopened(open_process, process)
     with pytest.raises(SessionDamaged, match="item 1 is missing"):
         await later.ask("hi")
-    raw = await later.runner.export_session("alice", "s", raw=True)
+    raw = await later.runner.export_session(ALICE, "s", raw=True)
     assert [row["position"] for row in raw["items"]] == [0, 2, 3]
-    await later.runner.delete_session("alice", "s")
+    await later.runner.delete_session(ALICE, "s")
     assert (await later.ask("hi")).text == "ho"
 
 

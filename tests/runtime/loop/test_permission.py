@@ -8,7 +8,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import PauseReason, PauseStatus, RunStatus
 from tenuto.tools.approvals import Permission, Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Clock, Process, answer, asks, call, client_tools, events, until
+from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, events, until
 from tests.runtime.loop.tools import Tools
 
 COUNT = asks("count", call("count__add", by=1))
@@ -154,14 +154,14 @@ async def test_an_approval_that_has_expired_is_answered_no_more(open_process: Op
     clock.now += 3600
     with pytest.raises(AlreadyDecided):
         await process.decide(pause_of(paused), approve=True)
-    assert (await process.runner.run("alice", paused.run_id)).record.status is RunStatus.EXPIRED
+    assert (await process.runner.run(ALICE, paused.run_id)).record.status is RunStatus.EXPIRED
     assert (await process.ask("hi")).text == "hi"
 
 
 async def test_an_approval_of_a_run_that_was_cancelled_is_answered_no_more(open_process: Open, tools: Tools) -> None:
     process = await open_process(COUNT, configured=CONFIGURED)
     paused = await asked(process)
-    run = await process.runner.run("alice", paused.run_id)
+    run = await process.runner.run(ALICE, paused.run_id)
     await process.cancel(run)
     with pytest.raises(AlreadyDecided):
         await process.decide(pause_of(paused), approve=True)

@@ -12,7 +12,7 @@ from tenuto.runtime.loop.room import ANSWER_TOKENS, fit
 from tenuto.sessions.items import ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Process, asks, call, client_tools, codec, history, until
+from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, codec, history, until
 from tests.runtime.loop.test_match import waits_for
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools, text
@@ -125,7 +125,7 @@ async def test_the_fork_point_that_it_names_would_fit(open_process: Open) -> Non
     at = raised.value.fork_at
     assert at is not None
     assert isinstance((await process.items())[at], UserItem)
-    await process.runner.fork_session("alice", "s", at, "twin")
+    await process.runner.fork_session(ALICE, "s", at, "twin")
     assert (await process.ask("z" * 400, "twin")).status is RunStatus.COMPLETED
 
 
@@ -134,7 +134,7 @@ async def test_a_first_prompt_that_is_too_long_names_no_fork_and_makes_no_sessio
     with pytest.raises(ContextTooLong) as raised:
         await process.ask("z" * 2_000)
     assert raised.value.fork_at is None
-    assert await process.runner.list_sessions("alice", implicit=True, limit=9, after=None) == []
+    assert await process.runner.list_sessions(ALICE, implicit=True, limit=9, after=None) == []
 
 
 async def test_a_long_result_of_a_run_that_was_cancelled_is_fitted_too(open_process: Open, tools: Tools) -> None:
