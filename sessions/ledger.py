@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tenuto.sessions.tokens import NOTHING, Prefix, Tokens
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -13,7 +15,7 @@ class Ledger:
     """
 
     fingerprint: str
-    tokens: list[int] = field(default_factory=list)
+    tokens: Tokens = field(default_factory=Tokens)
     offsets: list[int] = field(default_factory=list)
 
     @property
@@ -23,22 +25,28 @@ class Ledger:
 
     def append(self, tokens: Sequence[int]) -> None:
         """Add one item's tokens."""
-        self.offsets.append(len(self.tokens))
+        begin = len(self.tokens)
         self.tokens.extend(tokens)
+        self.offsets.append(begin)
 
     def cut(self, items: int) -> None:
         """Keep the first `items` items. Keeping more than there are changes nothing."""
         if items < len(self.offsets):
-            del self.tokens[self.offsets[items] :]
+            self.tokens.cut(self.offsets[items])
             del self.offsets[items:]
 
     def span(self, item: int) -> list[int]:
         """The tokens of one item."""
-        end = self.offsets[item + 1] if item + 1 < len(self.offsets) else len(self.tokens)
-        return self.tokens[self.offsets[item] : end]
+        return self.tokens[self.offsets[item] : self.end(item + 1)]
+
+    def end(self, items: int) -> int:
+        """How many tokens the first `items` items have; all where it covers no more."""
+        return self.offsets[items] if items < len(self.offsets) else len(self.tokens)
+
+    def prefix(self, items: int) -> Prefix:
+        """The name of the tokens of the first `items` items."""
+        return self.tokens.prefix(self.end(items)) if items else NOTHING
 
     def copy(self, items: int) -> "Ledger":
         """A ledger of its own over the first `items` items."""
-        twin = Ledger(self.fingerprint, list(self.tokens), list(self.offsets))
-        twin.cut(items)
-        return twin
+        return Ledger(self.fingerprint, self.tokens.copy(self.end(items) if items else 0), self.offsets[:items])

@@ -3,8 +3,8 @@
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -18,16 +18,18 @@ from tenuto.runtime.engine.messages import (
     Failed,
     Release,
     Residency,
-    Resume,
     Round,
     RoundUsage,
     Stop,
+    StopCause,
     Stopped,
     Submit,
+    Unknown,
 )
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.engine.stream import Outlet, RoundStream
 from tenuto.runtime.engine.worker import Worker
+from tenuto.sessions.tokens import NOTHING, Prefix
 from tenuto.threads import Drive, Next, Thread
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,16 @@ class EngineState:
     sampled: int
 
 
+@dataclass(slots=True)
+class _OpenRound:
+    """A round as the loop sees it: what it may be asked for once more, and whether anybody still wants it."""
+
+    stream: RoundStream
+    command: Submit
+    whole: Callable[[], Sequence[int]] | None
+    unwanted: bool = False
+
+
 class Engine:
     """One model's engine. Event-loop thread only; made inside a running loop, freed by `stop`.
 
@@ -68,7 +80,7 @@ class Engine:
         self._name = name
         self._settings = settings
         self._slots = pipeline.backend.info.slots
-        self._rounds: dict[str, RoundStream] = {}
+        self._rounds: dict[str, _OpenRound] = {}
         self._lengths: OrderedDict[str, int] = OrderedDict()  # tokens of each known sequence, the oldest first
         self._stopping = False
         self._reserved = 0
@@ -95,30 +107,51 @@ class Engine:
         self._reserved -= 1
 
     def submit(
-        self, sequence: str, tokens: Sequence[int], round: Round, had: int = 0, *, principal: str, named: int = 0
+        self,
+        sequence: str,
+        tokens: Sequence[int],
+        round: Round,
+        had: int = 0,
+        *,
+        principal: str,
+        named: int = 0,
+        known: Prefix = NOTHING,
+        whole: Callable[[], Sequence[int]] | None = None,
     ) -> RoundStream:
-        """Generate after `tokens`, whatever the sequence has seen before. The sequence must not have an open round.
+        """Generate after those tokens of the sequence that `known` names and then `tokens`, whatever else it has seen.
 
-        `principal` is whose it is; with others it shares nothing but its first `named` tokens. Never refused by a full
-        queue: what may be refused is `reserve`, before a run is begun.
+        `whole` gives all of them; it is asked for where the engine does not have those that are named, and so at any
+        time before the first event. The sequence must not have an open round. `principal` is whose it is; with others
+        it shares nothing but its first `named` tokens. Never refused by a full queue: what may be refused is `reserve`,
+        before a run is begun.
         """
-        return self._begin(sequence, len(tokens), Submit(sequence, principal, tuple(tokens), round, had, named))
-
-    def resume(self, sequence: str, offset: int, tokens: Sequence[int], round: Round) -> RoundStream:
-        """Go on with a paused sequence of `offset` tokens, computing only what follows. `holds` must say so."""
-        assert self.holds(sequence, offset)
-        return self._begin(sequence, offset + len(tokens), Resume(sequence, offset, tuple(tokens), round))
+        self._check_alive()
+        if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
+            raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
+        command = Submit(sequence, principal, known, tokens, round, had, named)
+        if known.length and not self.holds(sequence, known.length):
+            command = _sent_whole(command, whole)
+        opened = self._rounds[sequence] = _OpenRound(RoundStream(), command, whole)
+        self._lengths[sequence] = known.length + len(tokens)
+        self._lengths.move_to_end(sequence)
+        self._forget_oldest()
+        self._tell(command)
+        return opened.stream
 
     def holds(self, sequence: str, tokens: int) -> bool:
-        """Whether a paused sequence is known here with exactly so many tokens."""
-        return sequence not in self._rounds and self._lengths.get(sequence) == tokens
+        """Whether a paused sequence is known here that has so many tokens or more."""
+        return sequence not in self._rounds and self._lengths.get(sequence, -1) >= tokens
 
     def cancel(self, sequence: str) -> None:
         """Stop the sequence's open round within a step; its stream ends with Stopped."""
+        if (opened := self._rounds.get(sequence)) is not None:
+            opened.unwanted = True
         self._tell(Cancel(sequence))
 
     def release(self, sequence: str) -> None:
         """Forget a sequence and free its cache."""
+        if (opened := self._rounds.get(sequence)) is not None:
+            opened.unwanted = True
         self._lengths.pop(sequence, None)
         self._tell(Release(sequence))
 
@@ -160,17 +193,6 @@ class Engine:
         self._worker.commands.put(command)
         self._driver.wake()
 
-    def _begin(self, sequence: str, length: int, command: Submit | Resume) -> RoundStream:
-        self._check_alive()
-        if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
-            raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
-        stream = self._rounds[sequence] = RoundStream()
-        self._lengths[sequence] = length
-        self._lengths.move_to_end(sequence)
-        self._forget_oldest()
-        self._tell(command)
-        return stream
-
     def _check_alive(self) -> None:
         if self._stopping or not self._driver.is_alive():
             raise ShuttingDown(f"the engine of {self._name} has stopped")
@@ -183,10 +205,17 @@ class Engine:
 
     def _deliver(self, events: Sequence[Event]) -> None:
         for event in events:
-            stream = self._rounds.get(event.sequence)
-            if stream is None:
+            opened = self._rounds.get(event.sequence)
+            if opened is None:
                 continue
             match event:
+                case Unknown() if not opened.unwanted:
+                    self._tell(_sent_whole(opened.command, opened.whole))
+                    continue
+                case Unknown():  # nothing has begun, so nothing else will end it
+                    event = Stopped(event.sequence, StopCause.CANCELLED, RoundUsage())
+                    del self._rounds[event.sequence]
+                    self._lengths.pop(event.sequence, None)
                 case Stopped():
                     del self._rounds[event.sequence]
                     if event.sequence in self._lengths:
@@ -195,16 +224,21 @@ class Engine:
                 case Failed():
                     del self._rounds[event.sequence]
                     self._lengths.pop(event.sequence, None)
-            stream.put(event)
+            opened.stream.put(event)
 
     def _end(self) -> None:
         """The thread has ended, or is given up: no round goes on, not even one that it has never heard of."""
         self._stopping = True
         rounds, self._rounds = self._rounds, {}
         self._lengths.clear()
-        for sequence, stream in rounds.items():
-            stream.put(Failed(sequence, "the engine has stopped", RoundUsage()))
+        for sequence, opened in rounds.items():
+            opened.stream.put(Failed(sequence, "the engine has stopped", RoundUsage()))
 
     def _retry_after(self) -> float:
         """About the time in which the queue gets a place free."""
         return round(min(max(self._round_s, 1.0), 60.0))
+
+
+def _sent_whole(command: Submit, whole: Callable[[], Sequence[int]] | None) -> Submit:
+    assert whole is not None, "who names a prefix can give the whole"
+    return replace(command, known=NOTHING, tokens=whole())

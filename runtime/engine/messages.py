@@ -1,9 +1,11 @@
 """What goes into an engine and what comes out: plain facts, no live objects, so that an engine may live anywhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
+from tenuto.sessions.tokens import Prefix
 
 
 class StopCause(StrEnum):
@@ -51,30 +53,22 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Generate after `tokens`, which are all that the sequence's model shall have seen.
+    """Generate after the tokens that `known` names and then `tokens`: all that the sequence's model shall have seen.
 
-    The engine finds by itself how many of them have a cache, here or as a prefix of another sequence of the same
-    `principal`. `had` says how many of them had one when the sequence last stopped, where the engine cannot know: in an
-    earlier process. The first `named` tokens are a prefix that those who have the very same one may share, whoever
-    they are.
+    The sequence begins with those that are known, or the answer is `Unknown` and nothing has changed. The engine finds
+    by itself how many of all these have a cache, here or as a prefix of another sequence of the same `principal`. `had`
+    says how many of them had one when the sequence last stopped, where the engine cannot know: in an earlier process.
+    The first `named` tokens are a prefix that those who have the very same one may share, whoever they are.
     """
 
     sequence: str
     principal: str
-    tokens: tuple[int, ...]
+    known: Prefix
+    tokens: Sequence[int]
+    """Not to be changed any more."""
     round: Round
     had: int = 0
     named: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Go on with a paused sequence: `tokens` follow the first `offset` tokens, which are all that it has."""
-
-    sequence: str
-    offset: int
-    tokens: tuple[int, ...]
-    round: Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +90,7 @@ class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Resume | Cancel | Release | Stop
+Command = Submit | Cancel | Release | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +144,14 @@ class Failed:
     usage: RoundUsage
 
 
-Event = Sampled | Stopped | Failed
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The sequence does not begin with what a Submit named. No round has begun; it is to be sent whole."""
+
+    sequence: str
+
+
+RoundEvent = Sampled | Stopped | Failed
+"""What becomes of a round."""
+
+Event = RoundEvent | Unknown

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tenuto.pipelines.base import Backend, Snapshot
 from tenuto.runtime.engine.messages import Residency
-from tenuto.runtime.engine.sequence import Sequence, common_prefix
+from tenuto.runtime.engine.sequence import Sequence
+from tenuto.sessions.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ WORTH_SHARING = 16
 class HostCopy:
     """A cache in host memory, and the tokens that it is the cache of."""
 
-    tokens: list[int]
+    tokens: Tokens
     snapshot: Snapshot
 
 
@@ -93,16 +94,16 @@ class CacheResidency:
         At least one token is left to feed, so that there is something to sample from. Where no slot is free,
         `victim` gives its own. What the backend raises passes through; the sequence is then to be dropped.
         """
-        wanted = sequence.tokens[:-1]
+        wanted = len(sequence.tokens) - 1
         if sequence.slot is not None:
-            self.keep(sequence, len(wanted))
+            self.keep(sequence, wanted)
             self.touch(sequence)
             return Placed()
         copy = self._host.get(sequence.id)
-        own = 0 if copy is None else self._usable(len(copy.tokens), common_prefix(copy.tokens, wanted))
+        own = 0 if copy is None else self._usable(len(copy.tokens), min(copy.tokens.shared(sequence.tokens), wanted))
         least = max(WORTH_SHARING, own + 1)
-        donor, shared = self._best_donor(sequence, wanted, least)
-        lender, lent = self._best_lender(sequence, wanted, max(least, shared + 1))
+        donor, shared = self._best_donor(sequence, least)
+        lender, lent = self._best_lender(sequence, max(least, shared + 1))
         unlent = shared if donor is not None else own
         if lender is not None:
             donor, shared = lender, lent
@@ -144,31 +145,32 @@ class CacheResidency:
         """How much of a cache of `held` tokens serves where `common` of them are wanted."""
         return common if common == held or self._backend.info.can_truncate else 0
 
-    def _best_donor(self, sequence: Sequence, wanted: list[int], least: int) -> tuple[Sequence | None, int]:
+    def _best_donor(self, sequence: Sequence, least: int) -> tuple[Sequence | None, int]:
         """Of its principal's sequences the one that has the longest prefix in common with it, and how long that is."""
         best: Sequence | None = None
         most = least - 1
         for holder in self._holders.values():
-            if holder.principal == sequence.principal and holder.cached > most and holder.tokens[:1] == wanted[:1]:
-                shared = self._usable(holder.cached, common_prefix(holder.tokens[: holder.cached], wanted))
+            if holder.principal == sequence.principal and holder.cached > most:
+                common = min(holder.tokens.shared(sequence.tokens), holder.cached, len(sequence.tokens) - 1)
+                shared = self._usable(holder.cached, common)
                 if shared > most:
                     best, most = holder, shared
         return (best, most) if best is not None else (None, 0)
 
-    def _best_lender(self, sequence: Sequence, wanted: list[int], least: int) -> tuple[Sequence | None, int]:
+    def _best_lender(self, sequence: Sequence, least: int) -> tuple[Sequence | None, int]:
         """A sequence of another principal that has named the very same prefix.
 
         All of it or nothing: who could have a part of a prefix that others wrote could find it out token by token.
         """
         named = sequence.named
-        if not least <= named <= len(wanted):
+        if not least <= named < len(sequence.tokens):
             return None, 0
         for holder in self._holders.values():
             if (
                 holder.principal != sequence.principal
                 and holder.named == named <= holder.cached
                 and self._usable(holder.cached, named)
-                and holder.tokens[:named] == wanted[:named]
+                and holder.tokens.shared(sequence.tokens) >= named
             ):
                 return holder, named
         return None, 0
@@ -194,7 +196,7 @@ class CacheResidency:
 
     def _keep_copy(self, victim: Sequence, snapshot: Snapshot, successor: Sequence) -> None:
         if self._make_host_room(snapshot.nbytes, successor):
-            self._host[victim.id] = HostCopy(victim.tokens[: victim.cached], snapshot)
+            self._host[victim.id] = HostCopy(victim.tokens.copy(victim.cached), snapshot)
             self._host_bytes += snapshot.nbytes
             self.host_peak_bytes = max(self.host_peak_bytes, self._host_bytes)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from tenuto.pipelines.base import Constraint, Sampler
 from tenuto.runtime.engine.messages import Residency, Round
 from tenuto.runtime.engine.stops import Stops
+from tenuto.sessions.tokens import Tokens
 
 
 class State(StrEnum):
@@ -92,7 +93,7 @@ class Sequence:
     named: int = 0
     """The first so many of its tokens are that prefix."""
     state: State = State.PAUSED
-    tokens: list[int] = field(default_factory=list)
+    tokens: Tokens = field(default_factory=Tokens)
     cached: int = 0
     had: int = 0
     """How many tokens had a cache at the last stop, wherever that cache has gone since."""
@@ -110,18 +111,3 @@ class Sequence:
     def pending(self) -> int:
         """How many tokens are still to be fed before the next one can be sampled."""
         return len(self.tokens) - self.cached
-
-
-def common_prefix(left: list[int], right: list[int]) -> int:
-    """How many tokens two streams have in common from the start."""
-    end = min(len(left), len(right))
-    if left[:end] == right[:end]:
-        return end
-    low, high = 0, end  # left[:low] == right[:low], left[:high] != right[:high]
-    while high - low > 1:
-        middle = (low + high) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

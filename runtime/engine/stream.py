@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
-from tenuto.runtime.engine.messages import Event, Failed, Stopped
+from tenuto.runtime.engine.messages import Event, Failed, RoundEvent, Stopped
 
 
 class RoundStream:
@@ -16,7 +16,7 @@ class RoundStream:
     """
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
+        self._events: deque[RoundEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = False
 
@@ -25,16 +25,16 @@ class RoundStream:
         """Whether its last event has been read."""
         return self._is_over
 
-    def put(self, event: Event) -> None:
+    def put(self, event: RoundEvent) -> None:
         """Add an event; never waits."""
         self._events.append(event)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[RoundEvent]:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> RoundEvent:
         while not self._events:
             if self._is_over:
                 raise StopAsyncIteration

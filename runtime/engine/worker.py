@@ -21,18 +21,19 @@ from tenuto.runtime.engine.messages import (
     Failed,
     Release,
     Residency,
-    Resume,
     RoundUsage,
     Sampled,
     Stop,
     StopCause,
     Stopped,
     Submit,
+    Unknown,
 )
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
-from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State, common_prefix
+from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State
 from tenuto.runtime.engine.stops import Stops
+from tenuto.sessions.tokens import Tokens
 from tenuto.threads import Next
 
 log = logging.getLogger(__name__)
@@ -125,8 +126,6 @@ class Worker:
             match command:
                 case Submit():
                     self._submit(command)
-                case Resume():
-                    self._resume(command)
                 case Cancel():
                     if (sequence := self._sequences.get(command.sequence)) is not None:
                         self._cancel(sequence)
@@ -138,29 +137,19 @@ class Worker:
                     return False
 
     def _submit(self, command: Submit) -> None:
-        sequence = self._sequences.setdefault(command.sequence, Sequence(command.sequence, command.principal))
+        """Let a sequence wait for its round, if it has the tokens that are said to be known."""
+        sequence = self._sequences.get(command.sequence) or Sequence(command.sequence, command.principal)
         assert sequence.principal == command.principal, "a sequence does not change hands"
+        if not sequence.tokens.begins_with(command.known):
+            self._events.append(Unknown(command.sequence))
+            return
+        self._sequences[sequence.id] = sequence
         sequence.named = command.named
-        tokens = list(command.tokens)
-        same = common_prefix(sequence.tokens[: sequence.had], tokens)
-        diverged = same < sequence.had
-        sequence.tokens, sequence.had = tokens, max(same, min(command.had, len(tokens)))
-        self._open(sequence, command, same, diverged=diverged)
-
-    def _resume(self, command: Resume) -> None:
-        sequence = self._sequences[command.sequence]
-        assert len(sequence.tokens) == command.offset, "a resume goes on where the sequence stopped"
-        sequence.tokens.extend(command.tokens)
-        self._open(sequence, command, sequence.cached, diverged=False)
-
-    def _open(self, sequence: Sequence, command: Submit | Resume, same: int, *, diverged: bool) -> None:
-        """Let a sequence wait for its round. Of its cache the first `same` tokens are of use to the prompt."""
         sequence.on(Happening.SUBMIT)
         self._waiting.append(sequence)
         round = command.round
         try:
-            self._check(sequence, command.tokens)
-            self.residency.keep(sequence, same)
+            diverged = self._take_prompt(sequence, command)
             sequence.open = OpenRound(
                 round=round,
                 arrived=time.monotonic(),
@@ -176,13 +165,33 @@ class Worker:
             log.exception("the round of sequence %s cannot begin", sequence.id)
             self._fail(sequence, error)
 
-    def _check(self, sequence: Sequence, new: tuple[int, ...]) -> None:
-        """Refuse what would make a whole step invalid."""
-        tokens, context = len(sequence.tokens), self._backend.info.context
+    def _take_prompt(self, sequence: Sequence, command: Submit) -> bool:
+        """Give a sequence the tokens to go on from, and keep what of its cache they have use for.
+
+        True where they go on otherwise than what had a cache.
+        """
+        new, known = self._checked(command), command.known.length
+        tokens, context = known + len(new), self._backend.info.context
         if tokens > context:
             raise ContextTooLong(tokens, context)
-        if not tokens or (new and not 0 <= min(new) <= max(new) < self._codec.info.vocabulary):
-            raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
+        had, same = sequence.had, min(sequence.had, known)
+        if had > known:
+            same += sequence.tokens.copy(had, since=known).shared(new)
+        sequence.tokens.cut(known)
+        sequence.tokens.extend(new)
+        sequence.had = max(same, min(command.had, tokens))
+        self.residency.keep(sequence, same)
+        return same < had
+
+    def _checked(self, command: Submit) -> Tokens:
+        """Refuse what would make a whole step invalid."""
+        try:
+            new = Tokens(command.tokens)
+            if (new or command.known.length) and max(new, default=0) < self._codec.info.vocabulary:
+                return new
+        except (OverflowError, TypeError):
+            pass
+        raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
 
     # Admission.
 

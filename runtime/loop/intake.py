@@ -3,18 +3,15 @@
 Nothing of a session changes before everything has been checked; commit point (a) is here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import uuid4
 
-import anyio
-
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
-from tenuto.pipelines.base import Codec
 from tenuto.runtime.loop.holding import check_bias, held
 from tenuto.runtime.loop.keys import Keys, items_digest
-from tenuto.runtime.loop.ledgers import Prompt, extend, prompt
+from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions, inherited
@@ -28,14 +25,10 @@ from tenuto.runtime.loop.toolset import select
 from tenuto.sessions.changes import Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
-from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.match import fits
 from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, plan
-
-BIG_TEXT = 1 << 14
-"""New text of more characters than this is rendered in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +112,8 @@ class Intake:
         splice = plan(turn.mode.value, session.items, turn.items)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
-        return (await _render(model.codec, options, session.ledgers, splice.keep, items, turn)).whole()
+        prompt = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
+        return tuple(prompt.whole(session.ledgers))
 
     async def _waiting_run(self, session: Session) -> Run | None:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""
@@ -208,7 +202,7 @@ class Intake:
         draft.cut(keep)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
         draft.add(new)
-        whole = await _render(model.codec, options, session.ledgers, keep, draft.items, turn)
+        whole = await read(model.codec, options.tools, session.ledgers, keep, draft.items)
         if whole.total >= model.context:
             raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
         if whole.tools_changed:
@@ -289,20 +283,12 @@ def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall,
     run.pending = calls
 
 
-async def _render(
-    codec: Codec, options: RunOptions, ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item], turn: Turn
-) -> Prompt:
-    if sum(len(item.text) for item in turn.items) > BIG_TEXT:
-        return await anyio.to_thread.run_sync(prompt, codec, options.tools, ledgers, keep, items)
-    return prompt(codec, options.tools, ledgers, keep, items)
-
-
 def _fork_point(session: Session, keep: int, whole: Prompt, model: Model) -> int | None:
     """The latest turn before which a fork leaves room for what is new and an answer."""
     sizes = [*(len(span) for span in whole.spans), len(whole.opening)]
     ledger = session.ledgers.get(whole.fingerprint)
     offsets = [] if ledger is None else ledger.offsets[: whole.kept]
-    at = len(whole.tokens)
+    at = whole.known.length
     for size in sizes[: keep - whole.kept]:
         offsets.append(at)
         at += size

@@ -3,15 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import anyio.to_thread
+
 from tenuto.pipelines.base import Codec
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.tokens import NOTHING, Prefix, Tokens
 
 KEPT_LEDGERS = 4
 """A session that changes its tools or its model keeps so many ledgers; the oldest goes first."""
 
 Span = tuple[int, ...]
+
+_MANY_ITEMS = 64
+_MUCH_TEXT = 1 << 14
+"""What is more than these, in items and in characters, is rendered in a worker thread."""
 
 _HALF = 16
 
@@ -33,27 +40,49 @@ class Prompt:
     fingerprint: str
     kept: int
     """Items of the session whose tokens the ledger has."""
-    tokens: Span
+    known: Prefix
+    """Names the tokens that the ledger had when this was rendered."""
     spans: tuple[Span, ...]
     opening: Span
     had: int = 0
     """How many of these tokens had a cache when the model last spoke in the session: all but the last it said."""
     tools_changed: bool = False
     """Whether some of these items have been read before with other tools."""
+    taken: Span = ()
+    """What was new and is a part of the ledger now."""
 
     @property
     def total(self) -> int:
         """Its length in tokens."""
-        return len(self.tokens) + sum(map(len, self.spans)) + len(self.opening)
+        return self.known.length + len(self.taken) + sum(map(len, self.spans)) + len(self.opening)
+
+    @property
+    def fresh(self) -> Span:
+        """All tokens that follow those that are known."""
+        return (*self.taken, *(token for span in self.spans for token in span), *self.opening)
 
     def settled(self) -> "Prompt":
         """The same prompt once `extend` has made what was new a part of the ledger."""
-        fresh = tuple(token for span in self.spans for token in span)
-        return replace(self, kept=self.kept + len(self.spans), tokens=self.tokens + fresh, spans=())
+        taken = (*self.taken, *(token for span in self.spans for token in span))
+        return replace(self, kept=self.kept + len(self.spans), taken=taken, spans=())
 
-    def whole(self) -> Span:
-        """All tokens in order."""
-        return (*self.tokens, *(token for span in self.spans for token in span), *self.opening)
+    def whole(self, ledgers: Mapping[str, Ledger]) -> Tokens:
+        """All tokens in order. The ledgers are those that it was made from; they may have grown since."""
+        ledger = ledgers.get(self.fingerprint)
+        tokens = Tokens() if ledger is None else ledger.tokens.copy(self.known.length)
+        tokens.extend(self.fresh)
+        return tokens
+
+
+async def read(
+    codec: Codec, tools: Sequence[ToolSpec], ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item]
+) -> Prompt:
+    """What `prompt` gives, rendered in a worker thread where that takes long. Nobody may change anything meanwhile."""
+    ledger = ledgers.get(fingerprint(codec, tools))
+    begin = 0 if codec.looks_back is not None or ledger is None else min(ledger.items, keep)
+    if len(items) - begin > _MANY_ITEMS or sum(len(item.text) for item in items[begin:]) > _MUCH_TEXT:
+        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
+    return prompt(codec, tools, ledgers, keep, items)
 
 
 def prompt(
@@ -69,27 +98,26 @@ def prompt(
     name = fingerprint(codec, tools)
     ledger = ledgers.get(name)
     covered = 0 if ledger is None else min(ledger.items, keep)
-    held: Span = ()
-    if ledger is not None:
-        held = tuple(ledger.tokens if covered == ledger.items else ledger.tokens[: ledger.offsets[covered]])
+    known = NOTHING if ledger is None else ledger.prefix(covered)
+    last = ledger.tokens[known.length - 1] if ledger is not None and known.length else None
     others = [one for key, one in ledgers.items() if key != name and key[:_HALF] == name[:_HALF]]
     said = _sampled_elsewhere(others, covered, min(keep, len(items)), items)
     rendered = codec.suffix(
         items[:covered],
         items[covered:],
         tools,
-        ended=bool(held) and held[-1] in codec.info.stop_tokens,
+        ended=last in codec.info.stop_tokens,
         said={place - covered: span for place, span in said.items()},
     )
     further = any(min(one.items, keep) > covered for one in others)
     had = _had(ledger, items[:covered])
-    return Prompt(name, covered, held, rendered.items, rendered.opening, had, tools_changed=further)
+    return Prompt(name, covered, known, rendered.items, rendered.opening, had, tools_changed=further)
 
 
 def _had(ledger: Ledger | None, items: Sequence[Item]) -> int:
     spoken = (place for place in range(len(items) - 1, -1, -1) if isinstance(items[place], AssistantItem))
     last = next(spoken, None)
-    return 0 if ledger is None or last is None else ledger.offsets[last] + len(ledger.span(last)) - 1
+    return 0 if ledger is None or last is None else ledger.end(last + 1) - 1
 
 
 def _sampled_elsewhere(

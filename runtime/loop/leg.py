@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from tenuto.runtime.engine.stream import RoundStream
 from tenuto.runtime.loop.answer import announced
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused
-from tenuto.runtime.loop.ledgers import Prompt, extend, prompt
+from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
 from tenuto.runtime.loop.policy import Policy
@@ -93,8 +94,6 @@ class Leg:
     _last_round: str | None = None
     """Why the next round is the last, once that is so."""
     _seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
-    _engine_tokens: int = -1
-    """How many tokens the sequence had when this leg's last round stopped."""
     _prompt: Prompt | None = None
     _stream: RoundStream | None = None
     _reader: RoundReader | None = None
@@ -137,7 +136,7 @@ class Leg:
         items = self._draft.items
         self._prompt, self.rendered = self.rendered, None
         if self._prompt is None:
-            self._prompt = prompt(self.model.codec, options.tools, self.session.ledgers, len(items), items)
+            self._prompt = await read(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
             await self._end(Happening.CUT, "length")
@@ -164,14 +163,17 @@ class Leg:
         self._reader = RoundReader(self.run, number, codec.parser(calls=calls), text, clients)
         reading = Reading.CALLS if calls else Reading.TURN
         round = Round(tokens, options.sampling, codec.info.stop_tokens, options.stop, grammar, reading)
-        whole = self._prompt.whole()
         self._give_back_place()
-        if engine.holds(self._sequence, self._engine_tokens):
-            self._stream = engine.resume(self._sequence, self._engine_tokens, whole[self._engine_tokens :], round)
-        else:
-            had = self._prompt.had if self.run.rounds else self.run.had
-            whose = self.session.principal
-            self._stream = engine.submit(self._sequence, whole, round, had, principal=whose, named=self._named())
+        self._stream = engine.submit(
+            self._sequence,
+            self._prompt.fresh,
+            round,
+            self._prompt.had if self.run.rounds else self.run.had,
+            principal=self.session.principal,
+            named=self._named(),
+            known=self._prompt.known,
+            whole=partial(self._prompt.whole, self.session.ledgers),
+        )
 
     def _named(self) -> int:
         assert self._prompt is not None
@@ -201,7 +203,7 @@ class Leg:
             usage = replace(usage, miss_reason=self.run.options.miss_reason)
         self._draft.add((outcome.item,))
         self._draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
-        self._engine_tokens = self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
+        self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
         self._stream = self._reader = None
         self._meter(usage)

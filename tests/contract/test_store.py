@@ -217,7 +217,7 @@ async def test_cutting_items_takes_their_tokens_along(store: Store) -> None:
     found = await store.session_by_uid(session.uid)
     assert found is not None
     assert found.items == [UserItem("0"), UserItem("new")]
-    assert {name: (one.tokens, one.offsets) for name, one in found.ledgers.items()} == {
+    assert {name: (one.tokens[:], one.offsets) for name, one in found.ledgers.items()} == {
         "f": ([1], [0]),
         "g": ([1], [0]),
     }

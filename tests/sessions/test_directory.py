@@ -18,6 +18,7 @@ from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunRecord, RunStatus
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
+from tenuto.sessions.tokens import Tokens
 
 HI, HO = UserItem("hi"), AssistantItem("ho")
 CALL = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
@@ -207,7 +208,7 @@ async def test_a_session_is_as_it_was_where_a_commit_fails(directory: Directory,
     assert session == before
     assert await store.session("alice", "s") == before
     await directory.keep(draft)
-    assert (session.items, session.open_run, session.ledgers["f"].tokens) == ([HI, HO], "r", [1, 2, 3])
+    assert (session.items, session.open_run, session.ledgers["f"].tokens[:]) == ([HI, HO], "r", [1, 2, 3])
     assert await store.session("alice", "s") == session
 
 
@@ -231,7 +232,7 @@ async def test_nobody_deletes_the_session_of_another(directory: Directory) -> No
 
 
 async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store) -> None:
-    ledger = Ledger("f", [1, 2, 3], [0, 1])
+    ledger = Ledger("f", Tokens([1, 2, 3]), [0, 1])
     tools = (ToolSpec("t", "", {"type": "object"}),)
     origin = await kept(
         directory, "s", HI, HO, HI, ledgers={"f": ledger}, server_tools=tools, approved=frozenset({"t"}), user="u"

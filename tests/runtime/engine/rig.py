@@ -20,6 +20,7 @@ from tenuto.runtime.engine.messages import Sampled as Told
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.engine.stream import RoundStream
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.tokens import Tokens
 
 WAIT_S = 5.0
 STOPS = ScriptedTokenizer().stop_tokens
@@ -118,6 +119,8 @@ class Reading:
     """A round that is read as it comes."""
 
     stream: RoundStream
+    seen: list[int] = field(default_factory=list)
+    """All that the sequence's model has seen, to which the round adds."""
     tokens: list[int] = field(default_factory=list)
     end: Stopped | Failed | None = None
     task: "asyncio.Task[None] | None" = None
@@ -127,6 +130,7 @@ class Reading:
             match event:
                 case Told():
                     self.tokens += event.tokens
+                    self.seen += event.tokens
                 case Stopped() | Failed():
                     self.end = event
 
@@ -157,17 +161,30 @@ class Rig:
     engine: Engine
     backend: Watched
     codec: TemplateCodec
+    seen: dict[str, list[int]] = field(default_factory=dict)
 
     def begin(
         self, sequence: str, tokens: Sequence[int], principal: str = "alice", named: int = 0, **options: Any
     ) -> Reading:
         """Submit a round and read it."""
         stream = self.engine.submit(sequence, tokens, round_of(**options), principal=principal, named=named)
-        return self.read(stream)
+        self.seen[sequence] = list(tokens)
+        return self.read(stream, self.seen[sequence])
 
-    def resume(self, sequence: str, offset: int, tokens: Sequence[int], **options: Any) -> Reading:
-        """Resume and read."""
-        return self.read(self.engine.resume(sequence, offset, tokens, round_of(**options)))
+    def resume(
+        self, sequence: str, offset: int, tokens: Sequence[int], principal: str = "alice", **options: Any
+    ) -> Reading:
+        """Go on after the first `offset` tokens, which are named alone, and read."""
+        seen = self.seen[sequence] = [*self.seen[sequence][:offset], *tokens]
+        stream = self.engine.submit(
+            sequence,
+            tokens,
+            round_of(**options),
+            principal=principal,
+            known=Tokens(seen[:offset]).prefix(),
+            whole=seen.copy,
+        )
+        return self.read(stream, seen)
 
     def prompt(self, text: str) -> list[int]:
         """A conversation that begins with a user's text, to be answered."""
@@ -194,9 +211,9 @@ class Rig:
         """Wait until all commands so far are done. They are done in order, so one that is refused tells."""
         await self.begin("nobody", []).failed()
 
-    def read(self, stream: RoundStream) -> Reading:
+    def read(self, stream: RoundStream, seen: list[int] | None = None) -> Reading:
         """Read a round as it comes."""
-        reading = Reading(stream)
+        reading = Reading(stream, [] if seen is None else seen)
         reading.task = asyncio.create_task(reading.follow())
         return reading
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tenuto.pipelines.mlx.sampling import MlxSampler, Order
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import Residency, Round, Stopped
+from tenuto.sessions.tokens import Tokens
 from tests.pipelines.mlx.tiny import CONFIGS, write_model
 from tests.runtime.engine.rig import Reading
 
@@ -67,14 +68,20 @@ class Rig:
     engine: Engine
     fuse: Fuse
 
+    seen: dict[str, list[int]] = field(default_factory=dict)
+
     def begin(self, sequence: str, tokens: Sequence[int], had: int = 0, **options: Any) -> Reading:
-        return self._read(self.engine.submit(sequence, tokens, round_of(**options), had, principal="alice"))
+        seen = self.seen[sequence] = list(tokens)
+        return self._read(self.engine.submit(sequence, tokens, round_of(**options), had, principal="alice"), seen)
 
     def resume(self, sequence: str, offset: int, tokens: Sequence[int], **options: Any) -> Reading:
-        return self._read(self.engine.resume(sequence, offset, tokens, round_of(**options)))
+        seen = self.seen[sequence] = [*self.seen[sequence][:offset], *tokens]
+        known, round = Tokens(seen[:offset]).prefix(), round_of(**options)
+        stream = self.engine.submit(sequence, tokens, round, principal="alice", known=known, whole=seen.copy)
+        return self._read(stream, seen)
 
-    def _read(self, stream: Any) -> Reading:
-        reading = Reading(stream)
+    def _read(self, stream: Any, seen: list[int]) -> Reading:
+        reading = Reading(stream, seen)
         reading.task = asyncio.create_task(reading.follow())
         return reading
 

@@ -13,6 +13,7 @@ from tenuto.pipelines.scripted import Script, ScriptedBackend
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.residency import WORTH_SHARING, CacheResidency
 from tenuto.runtime.engine.sequence import Sequence
+from tenuto.sessions.tokens import Tokens
 
 BYTES = 4  # of a token in the scripted cache
 
@@ -57,7 +58,7 @@ class House:
         return sequence
 
     def place(self, sequence: Sequence, tokens: list[int]) -> None:
-        sequence.tokens = list(tokens)
+        sequence.tokens = Tokens(tokens)
         if sequence.slot is not None:
             self.residency.keep(sequence, shared(self.held(sequence.slot), tokens))
         victim = None
@@ -182,7 +183,7 @@ def test_a_prefix_of_another_sequence_is_shared() -> None:
 def test_a_prefix_that_is_still_being_read_is_shared_as_far_as_it_is() -> None:
     house = House(host=0)
     house.use("a", A)
-    house.sequences["a"].tokens += A
+    house.sequences["a"].tokens.extend(A)
     house.use("b", [*A, *A])
     assert house.had == len(A)
 

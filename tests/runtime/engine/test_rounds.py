@@ -190,3 +190,46 @@ async def test_a_fresh_prefix_of_another_sequence_is_not_computed_again(make: Ma
     assert usage.cached >= len(system)
     assert usage.computed == usage.prompt - usage.cached
     assert (usage.residency, usage.miss_reason) == (Residency.NONE, None)
+
+
+async def test_a_sequence_that_was_forgotten_is_asked_for_whole_and_computed_again(make: Make) -> None:
+    """Whoever goes on names what is known; the engine may have lost it meanwhile, in a failed step for one."""
+    rig = make()
+    prompt = rig.prompt("Hello!")
+    first = rig.begin("s", prompt)
+    await first.stopped()
+    again = rig.resume("s", len(prompt) + len(first.tokens), rig.result("done"))
+    rig.engine.release("t")
+    await again.stopped()
+    assert again.tokens == rig.answer("done")
+    rig.engine.release("s")
+    last = rig.resume("s", len(again.seen), rig.result("done"))
+    usage = (await last.stopped()).usage
+    assert last.tokens == rig.answer("done")
+    assert usage.computed == usage.prompt == len(last.seen) - len(last.tokens)
+
+
+async def test_tokens_that_are_not_those_that_are_named_are_asked_for_whole(make: Make) -> None:
+    rig = make()
+    prompt = rig.prompt("Hello!")
+    first = rig.begin("s", prompt)
+    await first.stopped()
+    rig.seen["s"][-2] ^= 1  # as of another ledger of the session, just as long
+    seen = list(rig.seen["s"])
+    again = rig.resume("s", len(seen), rig.result("done"))
+    usage = (await again.stopped()).usage
+    assert again.tokens == rig.answer("done")
+    assert usage.prompt == len(seen) + len(rig.result("done"))
+    assert usage.cached == len(seen) - 2, "what both have in common"
+
+
+async def test_a_round_that_is_cancelled_before_it_is_asked_for_whole_never_begins(make: Make) -> None:
+    rig = make()
+    first = rig.begin("s", rig.prompt("Hello!"))
+    await first.stopped()
+    rig.seen["s"][0] ^= 1
+    again = rig.resume("s", len(rig.seen["s"]), rig.result("done"))
+    rig.engine.cancel("s")
+    stopped = await again.stopped()
+    assert (stopped.cause, stopped.usage.sampled, again.tokens) == (StopCause.CANCELLED, 0, [])
+    await rig.begin("s", rig.prompt("Hello!")).stopped()

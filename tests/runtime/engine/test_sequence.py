@@ -1,11 +1,10 @@
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.runtime.engine.sequence import TRANSITIONS, Happening, IllegalTransition, Sequence, State, common_prefix
+from tenuto.runtime.engine.sequence import TRANSITIONS, Happening, IllegalTransition, Sequence, State
 
 HAPPENINGS = st.sampled_from(Happening)
-FEW_TOKENS = st.lists(st.integers(0, 2))
 
 
 @given(st.lists(HAPPENINGS))
@@ -48,12 +47,3 @@ def test_a_failed_sequence_can_only_be_released(happening: Happening) -> None:
 
 def test_no_round_begins_while_one_is_open() -> None:
     assert [before for before, happening in TRANSITIONS if happening is Happening.SUBMIT] == [State.PAUSED]
-
-
-@given(FEW_TOKENS, FEW_TOKENS)
-@example([1, 2], [1, 2])
-@example([1, 2, 3], [1, 2])
-def test_the_common_prefix_is_the_longest(left: list[int], right: list[int]) -> None:
-    length = common_prefix(left, right)
-    assert left[:length] == right[:length]
-    assert left[: length + 1] != right[: length + 1] or length == len(left) == len(right)

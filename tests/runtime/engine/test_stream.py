@@ -3,7 +3,7 @@ import asyncio
 import anyio
 import pytest
 
-from tenuto.runtime.engine.messages import Event, Failed, RoundUsage, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.messages import Failed, RoundEvent, RoundUsage, Sampled, StopCause, Stopped
 from tenuto.runtime.engine.stream import Outlet, RoundStream
 
 TOKENS = [Sampled("s", (number,)) for number in range(5)]
@@ -11,12 +11,12 @@ STOPPED = Stopped("s", StopCause.END, RoundUsage())
 FAILED = Failed("s", "why", RoundUsage())
 
 
-async def read(stream: RoundStream) -> list[Event]:
+async def read(stream: RoundStream) -> list[RoundEvent]:
     return [event async for event in stream]
 
 
 @pytest.mark.parametrize("end", [STOPPED, FAILED])
-async def test_events_come_in_order_and_end_with_the_last(end: Event) -> None:
+async def test_events_come_in_order_and_end_with_the_last(end: RoundEvent) -> None:
     stream = RoundStream()
     reader = asyncio.create_task(read(stream))
     for event in (*TOKENS, end):
@@ -29,7 +29,7 @@ async def test_events_come_in_order_and_end_with_the_last(end: Event) -> None:
 
 async def test_a_reader_that_was_cancelled_loses_nothing() -> None:
     stream = RoundStream()
-    seen: list[Event] = []
+    seen: list[RoundEvent] = []
 
     async def follow() -> None:
         async for event in stream:

@@ -19,6 +19,7 @@ from tenuto.runtime.loop.round import RoundReader
 from tenuto.runtime.loop.text import TextStream
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
+from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, codec, events, says, until
@@ -56,7 +57,9 @@ async def test_a_step_that_fails_when_its_client_has_gone_ends_nobody_elses_run(
     await process.ask("hi")
     session = await process.session()
     (ledger,) = session.ledgers.values()
-    ledger.tokens[3] = 10**8  # no token of any model: the engine fails the round
+    ledger.tokens = Tokens(
+        [*ledger.tokens[:3], 10**8, *ledger.tokens[4:]]
+    )  # no token of any model: the engine fails the round
     other = await process.start("long", "other")
     run = await process.start("more")
     with anyio.fail_after(5):

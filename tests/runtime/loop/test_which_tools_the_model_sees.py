@@ -235,12 +235,13 @@ def test_what_was_opened_in_another_way_is_rendered_anew() -> None:
     ledger = Ledger(opened.fingerprint)
     ledger.append(opened.spans[0])
     ledger.append([*opened.opening, *codec.tokenize("sampled")])
-    with_tools = prompt(codec, (WEATHER,), {ledger.fingerprint: ledger}, 2, items)
-    without = prompt(codec, (), {ledger.fingerprint: ledger}, 2, items)
+    old = {ledger.fingerprint: ledger}
+    with_tools = prompt(codec, (WEATHER,), old, 2, items)
+    without = prompt(codec, (), old, 2, items)
     assert with_tools.tools_changed
-    assert "said" in codec.detokenize(with_tools.whole()), "the tokens of another opening do not follow this one"
-    assert "sampled" not in codec.detokenize(with_tools.whole())
-    assert "sampled" in codec.detokenize(without.whole())
+    assert "said" in codec.detokenize(with_tools.whole(old)), "the tokens of another opening do not follow this one"
+    assert "sampled" not in codec.detokenize(with_tools.whole(old))
+    assert "sampled" in codec.detokenize(without.whole(old))
 
 
 async def test_another_model_has_a_ledger_of_its_own(open_process: Open) -> None:

@@ -1,0 +1,111 @@
+"""A stream of token ids that grows at its end, and names for its beginnings. No text, no I/O."""
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Names the first `length` tokens of a stream without carrying them: equal names, equal tokens."""
+
+    length: int
+    digest: bytes
+
+
+class Tokens(Sequence[int]):
+    """Token ids in four bytes each. What it costs to add to it, or to name all of it, is the size of what was added.
+
+    An index or a slice gives plain ints. One thread at a time may use it.
+    """
+
+    __slots__ = ("_hash", "_hashed", "_ids")
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._ids: array[int] = ids._ids[:] if isinstance(ids, Tokens) else array("I", ids)
+        self._hash = _fresh_hash()
+        self._hashed = 0  # the hash is of so many
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[int]: ...
+    def __getitem__(self, place: int | slice) -> int | list[int]:
+        return self._ids[place].tolist() if isinstance(place, slice) else self._ids[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Tokens):
+            return self._ids == other._ids
+        return isinstance(other, list | tuple) and self._ids.tolist() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"Tokens({self._ids.tolist()!r})"
+
+    def append(self, token: int) -> None:
+        """Add one token."""
+        self._ids.append(token)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Add tokens. Raises OverflowError or TypeError, with none of them added, where one is not of four bytes."""
+        self._ids += tokens._ids if isinstance(tokens, Tokens) else array("I", tokens)
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` tokens."""
+        if length < len(self._ids):
+            del self._ids[length:]
+            if length < self._hashed:
+                self._hash, self._hashed = _fresh_hash(), 0
+
+    def copy(self, length: int | None = None, since: int = 0) -> "Tokens":
+        """Those from `since` up to the first `length` of them, or all, as a stream of its own."""
+        twin = Tokens()
+        twin._ids = self._ids[since:length]
+        return twin
+
+    def shared(self, other: "Tokens") -> int:
+        """How many tokens this and the other have in common from the start."""
+        left, right = self._ids, other._ids
+        end = min(len(left), len(right))
+        if not end or left[0] != right[0]:
+            return 0
+        if left[:end] == right[:end]:
+            return end
+        low, high = 0, end  # left[:low] == right[:low], left[:high] != right[:high]
+        while high - low > 1:
+            middle = (low + high) // 2
+            if left[low:middle] == right[low:middle]:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def prefix(self, length: int | None = None) -> Prefix:
+        """The name of the first `length` of them, or of all."""
+        with memoryview(self._ids) as ids:
+            if length is not None and length < len(ids):
+                return Prefix(length, _fresh_hash(ids[:length]).digest())
+            self._hash.update(ids[self._hashed :])
+            self._hashed = len(ids)
+        return Prefix(self._hashed, self._hash.digest())
+
+    def begins_with(self, prefix: Prefix) -> bool:
+        """Whether these are the tokens that are named."""
+        return prefix.length <= len(self) and self.prefix(prefix.length) == prefix
+
+
+def _fresh_hash(data: memoryview | bytes = b"") -> "hashlib.blake2b":
+    return hashlib.blake2b(data, digest_size=16)
+
+
+NOTHING = Tokens().prefix()
+"""Names no tokens at all."""
