@@ -147,7 +147,7 @@ async def test_the_order_of_an_items_tokens_is_the_items(open_process: Open) -> 
     process = await open_process(*RULES)
     session = await talked(process)
     ((name, ledger),) = session.ledgers.items()
-    forged = Ledger(name, list(ledger.tokens), [offset + (place == 2) for place, offset in enumerate(ledger.offsets)])
+    forged = Ledger(name, ledger.tokens.copy(), [offset + (place == 2) for place, offset in enumerate(ledger.offsets)])
     victim = replace(session, ledgers={name: forged})
     assert len(dropped(victim)) == 1
 
