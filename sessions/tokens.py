@@ -51,6 +51,9 @@ class Tokens(Sequence[int]):
     def __repr__(self) -> str:
         return f"Tokens({self._ids.tolist()!r})"
 
+    def __reduce__(self) -> tuple[type["Tokens"], tuple["array[int]"]]:
+        return Tokens, (self._ids,)  # a hash can be computed again, and cannot be copied deeply
+
     def append(self, token: int) -> None:
         """Add one token."""
         self._ids.append(token)
