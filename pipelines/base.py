@@ -376,3 +376,5 @@ class Pipeline:
     codec: Codec
     backend: Backend
     temperature: float = 0.7
+    trial: str = "not needed"
+    """In words, how it went when the model was opened in a process of its own first."""

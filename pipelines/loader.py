@@ -18,6 +18,8 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.trial import Trial
+from tenuto.pipelines.trial import require as trial_of
 
 if TYPE_CHECKING:
     from tenuto.pipelines.llama_cpp import LlamaSettings, Model
@@ -52,6 +54,8 @@ class LoadSettings:
     gpu_layers: int = -1
     downloads: Path | None = None
     """Where fetched models are kept; by default the user's cache folder."""
+    verdicts: Path | None = None
+    """Where it is kept which models have passed a trial; by default beside these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +109,36 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
 def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
     """Load a model: `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
 
-    The embedded model is there in two forms, `embedded:gguf` and `embedded:mlx`; `embedded` is the one that suits the
-    machine.
+    What others have made is tried in a process of its own first, a file or a folder. The embedded model is there in two
+    forms, `embedded:gguf` and `embedded:mlx`; `embedded` is the one that suits the machine.
 
     Raises:
         ModelLoadFailed: the text says what is wrong and what to do.
     """
     source = find(model, settings)
+    if is_embedded(model):
+        # The small default model says one thing well; chance only harms it.
+        return replace(load_source(source, settings), temperature=0.0)
+    if source.kind == "scripted":
+        return load_source(source, settings)
+    trial = Trial(source.kind, str(source.path), settings.gpu_layers, settings.threads or _cores())
+    passed = trial_of(trial, settings.verdicts or _cache() / "verdicts")
+    return replace(load_source(source, settings), trial=passed)
+
+
+def load_source(source: Source, settings: LoadSettings) -> Pipeline:
+    """Load a model that was found, into this process. What its file makes a native library do happens here.
+
+    Raises:
+        ModelLoadFailed: the text says what is wrong and what to do.
+    """
     match source.kind:
         case "scripted":
             return _load_script(source)
         case "gguf":
-            pipeline = _load_gguf(source, settings)
+            return _load_gguf(source, settings)
         case "mlx":
-            pipeline = _load_mlx(source, settings)
-    # The small default model says one thing well; chance only harms it.
-    return replace(pipeline, temperature=0.0) if is_embedded(model) else pipeline
+            return _load_mlx(source, settings)
 
 
 def has_mlx() -> bool:
@@ -264,8 +282,12 @@ def _kind(path: Path) -> Literal["gguf", "mlx"]:
 
 
 def _downloads() -> Path:
+    return _cache() / "models"
+
+
+def _cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tenuto" / "models"
+    return (Path(base) if base else Path.home() / ".cache") / "tenuto"
 
 
 def _cores() -> int:

@@ -79,7 +79,7 @@ class LlamaBackend:
         self._pending: LlamaPending | None = None
         self._lost = 0
         bytes_per_token = _measure_token(self._context)
-        move_cost = _MOVE_COST_DEVICE if settings.gpu_layers and model.can_offload else _MOVE_COST_HOST
+        move_cost = _MOVE_COST_DEVICE if model.is_offloaded else _MOVE_COST_HOST
         self._swap_cost_per_token = move_cost * bytes_per_token
         self._info = BackendInfo(
             context=min(settings.cells, model.training_context or settings.cells),

@@ -51,6 +51,11 @@ def failure(what: str) -> ModelLoadFailed:
     return ModelLoadFailed(f"{what}; llama.cpp says:\n{tail}" if tail else what)
 
 
+def can_offload() -> bool:
+    """Whether this build of the library can put layers on an accelerator."""
+    return bool(lib.llama_supports_gpu_offload())
+
+
 class Model:
     """Weights and vocabulary of a GGUF file, or its vocabulary alone. Freed when nobody holds it any more.
 
@@ -70,7 +75,7 @@ class Model:
         # At exit the process frees everything anyway, and other threads may still be reading.
         weakref.finalize(self, lib.llama_model_free, self.pointer).atexit = False
         self.path = path
-        self.is_offloaded = bool(parameters.n_gpu_layers) and self.can_offload
+        self.is_offloaded = bool(parameters.n_gpu_layers) and can_offload()
         self.vocab = lib.llama_model_get_vocab(self.pointer)
 
     @property
@@ -97,11 +102,6 @@ class Model:
     def weight_bytes(self) -> int:
         """The bytes of all weights."""
         return int(lib.llama_model_size(self.pointer))
-
-    @property
-    def can_offload(self) -> bool:
-        """Whether this build of the library can put layers on an accelerator."""
-        return bool(lib.llama_supports_gpu_offload())
 
     @property
     def is_decoder(self) -> bool:

@@ -86,6 +86,7 @@ def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
         "a turn renders": _rendered(codec.looks_back),
     }
     section.facts |= dict(info.further)
+    section.facts["trial"] = pipeline.trial
     if not calls:
         section.wrong(
             "its chat template names no tool-call format that is known, so it calls no tools",

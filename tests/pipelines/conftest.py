@@ -70,4 +70,4 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> LoadSettings:
-    return LoadSettings(downloads=tmp_path / "downloads", slots=1, cells=256, threads=1)
+    return LoadSettings(downloads=tmp_path / "downloads", verdicts=tmp_path / "verdicts", slots=1, cells=256, threads=1)

@@ -1,0 +1,82 @@
+"""The process in which a model is tried: it loads it as a server would, as small as can be, and takes a step.
+
+Run by `trial.py` alone. It says `passed`, or what is wrong as JSON; or what it loads ends it.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from tenuto.errors import ModelLoadFailed, TenutoError
+from tenuto.pipelines.base import Pipeline, Row, Sampling
+from tenuto.pipelines.loader import LoadSettings, Source, load_source
+from tenuto.pipelines.trial import Trial
+from tenuto.sessions.items import UserItem
+
+# Enough tokens for the kernels that serve prompts, which are others than those that decode.
+_PROMPT = 32
+_MEMORY = 4 << 30
+"""Beside twice the files: the library may make a copy of the weights in another order."""
+
+
+def main(trial: Trial, seconds: int, file_bytes: int) -> None:
+    """Try a model, within so much processor time for each thread, and memory in proportion to its files."""
+    settings = LoadSettings(
+        slots=1, cells=256, batch_tokens=_PROMPT, threads=trial.threads, gpu_layers=trial.gpu_layers
+    )
+    try:
+        _bound(trial, seconds, _MEMORY + 2 * file_bytes)
+        pipeline = load_source(Source("tried", trial.kind, Path(trial.path)), settings)
+        _render(pipeline)
+        if trial.kind == "gguf":  # MLX computes a token when it loads a model
+            _step(pipeline)
+    except TenutoError as error:
+        _refuse(str(error))
+    except MemoryError:
+        _refuse(f"{trial.path} cannot be served: it takes more memory than a model of its size")
+    except Exception as error:  # whatever the files have caused
+        _refuse(f"{trial.path} cannot be served: {type(error).__name__}: {error}")
+    sys.stdout.write("passed")
+
+
+def _bound(trial: Trial, seconds: int, memory: int) -> None:
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows: whoever waits has a clock
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds * trial.threads, seconds * trial.threads))
+    # What is written to; a file's mapping does not count. The drivers of devices map much more than they use.
+    if sys.platform == "linux" and trial.kind == "gguf" and not _is_on_device(trial):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+
+def _is_on_device(trial: Trial) -> bool:
+    try:
+        from tenuto.pipelines.llama_cpp.native import can_offload
+    except ImportError:
+        return False
+    return trial.gpu_layers != 0 and can_offload()
+
+
+def _render(pipeline: Pipeline) -> None:
+    """Some hundred small conversations, as the first long session would have it."""
+    pipeline.codec.looks_back  # noqa: B018 -- found out when it is read
+    pipeline.codec.suffix([], [UserItem("x")], [], ended=False)
+
+
+def _step(pipeline: Pipeline) -> None:
+    backend, sampler = pipeline.backend, pipeline.backend.sampler(Sampling())
+    [sampled] = backend.collect(backend.launch([Row(0, 0, [0] * _PROMPT, sampler)]))
+    if not isinstance(sampled, int):
+        raise ModelLoadFailed("the model's output is not finite")
+    backend.collect(backend.launch([Row(0, _PROMPT, [sampled], sampler)]))
+
+
+def _refuse(why: str) -> None:
+    sys.stdout.write(json.dumps({"error": why}))
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(Trial(**json.loads(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))
