@@ -37,6 +37,10 @@ TELLING_S = 5.0
 """How long one of them may take to be told."""
 
 
+_Key = tuple[str, str]
+"""A principal, and the id of one of its connections."""
+
+
 @dataclass(slots=True)
 class _Connection:
     """A connection of the older protocol. `session` is its last request's, which can tell it things at any time."""
@@ -54,7 +58,7 @@ class News:
     def __init__(self) -> None:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
         self._listeners: dict[str, ListenHandler] = {}
-        self._connections: OrderedDict[str, _Connection] = OrderedDict()
+        self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
         self._rested: set[tuple[str, str]] = set()
         self._listed: set[str] = set()
         self._wake = anyio.Event()
@@ -164,7 +168,7 @@ class News:
                     group.start_soon(self._tell_one, key, connection, tell)
 
     async def _tell_one(
-        self, key: str, connection: _Connection, tell: Callable[[ServerSession], Awaitable[None]]
+        self, key: _Key, connection: _Connection, tell: Callable[[ServerSession], Awaitable[None]]
     ) -> None:
         """One that cannot be told is gone, or does not read."""
         try:
@@ -177,9 +181,10 @@ class News:
 
     def _connection(self, principal: str, context: Context) -> _Connection | None:
         """The standing connection behind a request; None for the newer protocol, which has none."""
-        key = context.request.headers.get("mcp-session-id") if context.request is not None else None
-        if key is None:
+        id = context.request.headers.get("mcp-session-id") if context.request is not None else None
+        if id is None:
             return None
+        key = (principal, id)  # the newer protocol lets a client send any header
         connection = self._connections.get(key)
         if connection is None:
             connection = self._connections[key] = _Connection(principal, context.session)

@@ -23,6 +23,7 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "keys": ('{"key": "k", "person": true}', '[{key = "k", person = true}]', (Key(key="k", person=True),)),
     "allowed_hosts": ("box.local", '["box.local"]', ("box.local",)),
     "allowed_origins": ("https://a.example", '["https://a.example"]', ("https://a.example",)),
+    "max_head_bytes": ("32KiB", '"32KiB"', 32 << 10),
     "max_body_bytes": ("1MB", '"1MB"', 1_000_000),
     "shared_prefixes": ("system", '"system"', "system"),
     "queue_limit": ("7", "7", 7),
