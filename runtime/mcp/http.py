@@ -3,8 +3,11 @@
 It checks no key, Host or Origin: the application's middleware has done so before a request comes here.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http.client import BAD_REQUEST, NOT_FOUND, TOO_MANY_REQUESTS
 from typing import Any
 
 import anyio
@@ -13,26 +16,40 @@ from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message, Receive, Scope, Send
 
+from tenuto.errors import Overloaded
+from tenuto.runtime.mcp.standing import IDLE_S, MOST, Standing
 from tenuto.sessions.principal import Principal
 
-MAX_CONNECTIONS = 1000
-"""Handshake-era clients that may be connected at a time; each holds a task and its buffers."""
+SESSION_ID = "mcp-session-id"
+
+_VERSION = "mcp-protocol-version"
+_SERVER_ERROR = -32000
 
 
 class Endpoint:
     """An ASGI application for one route. Works while `run` is entered; an instance can be run once."""
 
     def __init__(
-        self, server: Server[Any], *, principal_of: Callable[[Request], Principal], max_body_bytes: int
+        self,
+        server: Server[Any],
+        *,
+        principal_of: Callable[[Request], Principal],
+        max_body_bytes: int,
+        most: int = MOST,
     ) -> None:
         self._principal_of = principal_of
+        # Which connections there may be is decided here, by whose they are; the SDK would refuse everybody.
         self._manager = StreamableHTTPSessionManager(
-            server, max_request_body_size=max_body_bytes, max_sessions=MAX_CONNECTIONS
+            server, max_request_body_size=max_body_bytes, max_sessions=None, session_idle_timeout=IDLE_S
         )
+        self._standing = Standing(anyio.current_time, most)
         self._stopping = anyio.Event()
 
     @asynccontextmanager
@@ -59,12 +76,79 @@ class Endpoint:
         if self._stopping.is_set():
             await PlainTextResponse("the server is stopping", 503)(scope, receive, send)
             return
-        # The SDK binds a connection to the user who opened it, so that no other can use its id.
-        principal = self._principal_of(Request(scope))
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=[]))
-        await self._manager.handle_request(scope, receive, send)
+        principal = self._principal_of(Request(scope)).id
+        scope["user"] = _user(principal)
+        headers = Headers(scope=scope)
+        id = headers.get(SESSION_ID)
+        if headers.get(_VERSION, HANDSHAKE_PROTOCOL_VERSIONS[0]) not in HANDSHAKE_PROTOCOL_VERSIONS:
+            await self._manager.handle_request(scope, receive, send)
+        elif id is None:
+            await self._open(principal, scope, receive, send)
+        else:
+            with self._standing.in_use(id):
+                answer = await self._answer(scope, receive, send)
+            if answer.status == NOT_FOUND or (scope["method"] == "DELETE" and answer.status < BAD_REQUEST):
+                self._standing.end(id)
+
+    async def _open(self, principal: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request that comes without a connection, and may begin one."""
+        try:
+            self._standing.expect_room(principal)
+        except Overloaded as exc:
+            await _refusal(exc)(scope, receive, send)
+            return
+        answer = await self._answer(scope, receive, send)
+        if answer.id is None or answer.status >= BAD_REQUEST:
+            return
+        for id, owner in self._standing.begin(answer.id, principal):
+            await self._end(id, owner, scope)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> "_Answer":
+        answer = _Answer()
+
+        async def watch(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.id = Headers(raw=message["headers"]).get(SESSION_ID)
+            await send(message)
+
+        await self._manager.handle_request(scope, receive, watch)
+        return answer
+
+    async def _end(self, id: str, owner: str, like: Scope) -> None:
+        """End a connection as its client would, whose next request is then told to begin anew."""
+        headers = [(SESSION_ID.encode(), id.encode())]
+        scope = {**like, "method": "DELETE", "headers": headers, "user": _user(owner)}
+
+        async def nothing() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unheard(message: Message) -> None:
+            del message
+
+        await self._manager.handle_request(scope, nothing, unheard)
 
     async def _hold(self, *, task_status: TaskStatus[None]) -> None:
         async with self._manager.run():
             task_status.started()
             await self._stopping.wait()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What became of a request: its status, and the connection that it belongs to."""
+
+    status: int = 500
+    id: str | None = None
+
+
+def _user(principal: str) -> AuthenticatedUser:
+    """The SDK binds a connection to the user who opened it, so that no other can use its id."""
+    return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
+
+
+def _refusal(exc: Overloaded) -> Response:
+    error = {"code": _SERVER_ERROR, "message": f"{exc.code}: {exc}"}
+    headers = {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return Response(to_json(body), TOO_MANY_REQUESTS, headers, "application/json")

@@ -5,7 +5,6 @@ that they keep. A session's news goes to its own principal alone, whose clients 
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -24,11 +23,12 @@ from mcp.shared.exceptions import MCPError
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.mcp.face import Context
 from tenuto.runtime.mcp.resources import uri_of
+from tenuto.sessions.shares import Shares
 
 logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 1000
-"""Connections of the older protocol that are remembered; beyond it the one that was silent for longest is not told."""
+"""Connections of the older protocol that are remembered; of who has most the one silent for longest gives way."""
 MOST_SUBSCRIPTIONS = 256
 """Resources that one of them may subscribe to."""
 MOST_LISTENING = 256
@@ -58,7 +58,8 @@ class News:
     def __init__(self) -> None:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
         self._listeners: dict[str, ListenHandler] = {}
-        self._connections: OrderedDict[_Key, _Connection] = OrderedDict()
+        self._connections: dict[_Key, _Connection] = {}
+        self._places: Shares[_Key] = Shares("the list of who is told", MOST_CONNECTIONS, lambda _: True)
         self._rested: set[tuple[str, str]] = set()
         self._listed: set[str] = set()
         self._wake = anyio.Event()
@@ -178,6 +179,7 @@ class News:
             logger.debug("an MCP client could not be told of a change", exc_info=True)
             if self._connections.get(key) is connection:
                 del self._connections[key]
+                self._places.remove(key)
 
     def _connection(self, principal: str, context: Context) -> _Connection | None:
         """The standing connection behind a request; None for the newer protocol, which has none."""
@@ -189,7 +191,6 @@ class News:
         if connection is None:
             connection = self._connections[key] = _Connection(principal, context.session)
         connection.session = context.session
-        self._connections.move_to_end(key)
-        while len(self._connections) > MOST_CONNECTIONS:
-            self._connections.popitem(last=False)
+        for gone in self._places.settle(key, principal):
+            del self._connections[gone]
         return connection
