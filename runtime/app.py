@@ -19,7 +19,7 @@ from tenuto.pipelines.loader import LoadSettings, load, model_id
 from tenuto.runtime.api.auth import Keys, holder, principal_of
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
-from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.engine import REMEMBERED_TOKENS, Engine, EngineSettings
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
@@ -83,6 +83,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
             expiries=Expiries(settings.client_tool_expires_s, settings.approval_expires_s),
             shared_prefixes=SharedPrefixes(settings.shared_prefixes),
         )
+        await stack.enter_async_context(beside(store.keep_trying))
         runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
 
         runner.watchers.append(news.run_rests)
@@ -172,7 +173,11 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
         engine = Engine(
             pipeline.codec.info.model,
             pipeline,
-            EngineSettings(queue=settings.queue_limit, host_cache_bytes=settings.host_cache_bytes),
+            EngineSettings(
+                queue=settings.queue_limit,
+                host_cache_bytes=settings.host_cache_bytes,
+                remembered_tokens=max(REMEMBERED_TOKENS, 2 * pipeline.backend.info.slots * pipeline.backend.info.cells),
+            ),
         )
         stack.push_async_callback(engine.stop)
         temperature = pipeline.temperature if settings.temperature is None else settings.temperature

@@ -21,6 +21,9 @@ READERS = 4
 """How many reads may go on at once, each with a connection of its own."""
 
 _BUSY_TIMEOUT_S = 5
+_PAGES_AT_ONCE = 1000
+_JOURNAL_BYTES = 16 << 20
+"""What of the write-ahead log stays on the disk once all of it is in the database."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _SYNCHRONOUS = {"process": "NORMAL", "full": "FULL"}
 
@@ -63,6 +66,14 @@ class Database:
         with self._turn, self._engine.begin() as connection:
             yield connection
 
+    def shrink(self) -> None:
+        """Give some of the pages that are free back to the disk."""
+        if self.dialect == "sqlite":
+            with self._turn, self._engine.connect() as connection:
+                # Each page is a row without columns, and only a script is read to its end.
+                driver: Any = connection.connection.driver_connection
+                driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -85,7 +96,9 @@ class Database:
         def prepare(connection: Any, _record: object) -> None:
             # The driver would begin a transaction only at the first write; then several reads see several states.
             connection.isolation_level = None
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # of use before there is a table
             connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}")
             connection.execute(f"PRAGMA synchronous={_SYNCHRONOUS[durability]}")
             connection.execute("PRAGMA foreign_keys=ON")
 

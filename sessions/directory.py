@@ -19,7 +19,7 @@ from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.rounds import completed, last_completed_turn
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.shelf import Key, Shelf
+from tenuto.sessions.shelf import STORED_BYTES, UNSTORED_BYTES, Key, Shelf
 from tenuto.sessions.store import Store
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -33,25 +33,25 @@ class Directory:
     """Finds, makes, forks and deletes sessions. Event-loop thread only.
 
     What changes a session is called by its owner alone, one after the other. While anybody holds a session, everybody
-    who asks gets the same object. A session that was found idle is let go after `ttl_s`, or earlier beyond
-    `max_sessions`; one with an open run stays, and so does one that is in memory only before its time. `clock` gives
-    seconds since the epoch.
+    who asks gets the same object. A session that was found idle is let go after `ttl_s`, or earlier where there are
+    more than so many bytes of them, with all that it was where it is in memory only; one with an open run stays.
+    `clock` gives seconds since the epoch.
     """
 
     def __init__(
         self,
         store: Store,
         *,
-        max_sessions: int = 1000,
         ttl_s: float = 3600,
-        max_unstored: int = 1000,
+        stored_bytes: int = STORED_BYTES,
+        unstored_bytes: int = UNSTORED_BYTES,
         implicit_ttl_s: float = 24 * 3600,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.watchers: list[Callable[[str], None]] = []
         """Told of a principal whenever the list of its named sessions is another one."""
         self._store = store
-        self._shelf = Shelf(max_sessions, ttl_s, max_unstored)
+        self._shelf = Shelf(ttl_s, stored_bytes, unstored_bytes)
         self._implicit_ttl_s = implicit_ttl_s
         self._clock = clock
         self._live: WeakValueDictionary[Key, Session] = WeakValueDictionary()
@@ -83,7 +83,7 @@ class Directory:
             session = await self._get(principal, id)
             if session is None:
                 if not stored:
-                    self._shelf.expect_room(self._clock())
+                    self._shelf.expect_room(principal, self._clock())
                 return self._make(principal, id, implicit=False, user=None, stored=stored)
             return session
 
@@ -91,10 +91,10 @@ class Directory:
         """A session with an id of our making, not in the store before the first commit that saves it.
 
         Raises:
-            Overloaded: too many sessions are kept in memory only.
+            Overloaded: the memory for sessions that are not stored is full of such that are at work.
         """
         if not stored:
-            self._shelf.expect_room(self._clock())
+            self._shelf.expect_room(principal, self._clock())
         return self._make(principal, f"session-{uuid4().hex}", implicit=implicit, user=user, stored=stored)
 
     async def match(
@@ -272,7 +272,7 @@ class Directory:
             if await self._get(session.principal, session.id) is not None:
                 raise Conflict(f"there is a session {session.id!r} already")
             if not session.stored:
-                self._shelf.expect_room(self._clock())
+                self._shelf.expect_room(session.principal, self._clock())
             await self._add(session, begun(session, notes))
 
     def hold(self, session: Session) -> None:

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select, union
 
 from tenuto.errors import InvalidRequest, SessionDamaged
 from tenuto.sessions import tables
-from tenuto.sessions.items import Item, item_from_json, tools_from_json
+from tenuto.sessions.bases import joined
+from tenuto.sessions.blobs import BLOCKS, SCHEMAS, TOOLS, Pool, Shared
+from tenuto.sessions.items import Item, item_from_json
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import (
     CallRecord,
@@ -23,7 +26,9 @@ from tenuto.sessions.records import (
     SessionSummary,
 )
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.writes import OPEN, is_working, unpack
+from tenuto.sessions.writes import OPEN, is_working, shortened, unpack
+
+T = TypeVar("T")
 
 _DIGESTS_A_QUERY = 500
 
@@ -82,9 +87,21 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         parent=parent,
         items=items,
         ledgers=_ledgers(connection, uid),
-        server_tools=None if tools is None else tuple(tools_from_json(tools)),
+        server_tools=None if tools is None else _shared(connection, TOOLS, tools).value,
         approved=frozenset(json.loads(row["approved"])),
     )
+
+
+def _shared(connection: Connection, pool: Pool[T], digest: str) -> Shared[T]:
+    """What a row names by its digest."""
+    known = pool.known(digest)
+    if known is not None:
+        return known
+    query = select(tables.blobs.c.body).where(tables.blobs.c.digest == bindparam("named"))
+    body = connection.execute(query, {"named": digest}).scalar_one_or_none()
+    if body is None:
+        raise _Hole(f"the blob {digest} is missing")
+    return pool.read(digest, bytes(body))
 
 
 def _items(connection: Connection, uid: str) -> list[Item]:
@@ -97,15 +114,20 @@ def _items(connection: Connection, uid: str) -> list[Item]:
 
 def _ledgers(connection: Connection, uid: str) -> dict[str, Ledger]:
     table = tables.spans
+    blobs = tables.blobs
     query = (
-        select(table.c.fingerprint, table.c.position, table.c.tokens)
+        select(table.c.fingerprint, table.c.position, table.c.tokens, table.c.base, table.c.head, table.c.tail)
+        .add_columns(blobs.c.body)
+        .outerjoin(blobs, blobs.c.digest == table.c.base)
         .where(table.c.uid == bindparam("named"))
         .order_by(table.c.fingerprint, table.c.position)
     )
     ledgers: dict[str, Ledger] = {}
     positions: dict[str, list[int]] = {}
-    for name, position, tokens in connection.execute(query, {"named": uid}):
-        ledgers.setdefault(name, Ledger(name)).append(unpack(tokens))
+    for name, position, tokens, base, head, tail, body in connection.execute(query, {"named": uid}):
+        if base is not None and body is None:
+            raise _Hole(f"the blob {base} is missing")
+        ledgers.setdefault(name, Ledger(name)).append(unpack(joined(tokens, body, head, tail)))
         positions.setdefault(name, []).append(position)
     for name, found in positions.items():
         _expect_positions(f"span of {name}", found)
@@ -150,7 +172,7 @@ def summaries(
 def run(connection: Connection, run_id: str) -> RunRecord | None:
     """A run by its id."""
     row = _one(connection, select(tables.runs).where(tables.runs.c.id == bindparam("named")), named=run_id)
-    return _run(row) if row else None
+    return _run(connection, row) if row else None
 
 
 def open_runs(connection: Connection) -> list[OpenRun]:
@@ -169,15 +191,21 @@ def session_runs(connection: Connection, uid: str) -> list[RunRecord]:
     """All runs of a session, the oldest first."""
     table = tables.runs
     query = select(table).where(table.c.session_uid == bindparam("named")).order_by(table.c.created_at, table.c.id)
-    return [_run(row) for row in _all(connection, query, named=uid)]
+    return [_run(connection, row) for row in _all(connection, query, named=uid)]
 
 
-def _run(row: RowMapping) -> RunRecord:
+def _run(connection: Connection, row: RowMapping) -> RunRecord:
     values = dict(row)
+    tools, schema = values.pop("tools"), values.pop("answer_schema")
     values["status"] = RunStatus(values["status"])
     values["reason"] = None if values["reason"] is None else PauseReason(values["reason"])
     values["options"], values["usage"] = json.loads(values["options"]), json.loads(values["usage"])
     values["answer"] = None if values["answer"] is None else json.loads(values["answer"])
+    with suppress(_Hole, ValueError, TypeError, KeyError):  # then the run cannot go on, but be told of and ended
+        if tools is not None:
+            values["options"]["tools"] = _shared(connection, BLOCKS, tools)
+        if schema is not None:
+            values["options"]["answer_schema"] = _shared(connection, SCHEMAS, schema)
     return RunRecord(**values)
 
 
@@ -248,6 +276,7 @@ def candidates(
     sessions, turns = tables.sessions, tables.turns
     same_user = sessions.c.user.is_(None) if user is None else sessions.c.user == user
     count, end = sessions.c["items"], turns.c.position + 1
+    digests = [*map(shortened, digests)]
     whole = select(sessions.c.uid, count).where(sessions.c.principal == principal, same_user)
     further = (
         select(turns.c.uid, end)
@@ -268,6 +297,13 @@ def candidates(
             rows = [*connection.execute(all_of), *connection.execute(part_of)]
             return [(uid, at) for uid, at in rows]
     return []
+
+
+def blobs_after(connection: Connection, digest: str, limit: int) -> list[str]:
+    """The digests of blobs that come after one, in order."""
+    table = tables.blobs
+    query = select(table.c.digest).where(table.c.digest > digest).order_by(table.c.digest).limit(limit)
+    return list(connection.execute(query).scalars())
 
 
 def expired(connection: Connection, now: float, limit: int) -> list[tuple[str, str]]:

@@ -53,7 +53,8 @@ class PauseStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run. Times are seconds since the epoch. `options` is what is needed to go on with it after a restart.
+    """A run. Times are seconds since the epoch. `options` is what is needed to go on with it after a restart: JSON
+    values, and as `Shared` the `tools` and the `answer_schema`, which repeat from run to run.
 
     `first_item` is the index, among the session's items, of the first item that the run's request brought.
     `usage` holds the figures of the rounds so far.

@@ -1,64 +1,122 @@
-"""Which sessions stay in memory: the last used ones, and those that would be lost. No I/O."""
+"""Which sessions stay in memory: the last used ones of each principal, and those that would be lost. No I/O."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
 
-from tenuto.errors import Overloaded
+from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.session import Session
+from tenuto.sessions.shares import Shares
 
 Key = tuple[str, str]
 """A principal and the id of one of its sessions."""
 
+STORED_BYTES = 256 << 20
+UNSTORED_BYTES = 64 << 20
+RETRY_S = 5.0
+"""Where every session has a run under way, one of them is likely to end by then."""
+
+_SESSION_BYTES = 4096
+_ITEM_BYTES = 512
+_TOKEN_BYTES = 4
+
+
+@dataclass(slots=True)
+class _Held:
+    session: Session
+    used: float
+    items: int = 0
+    """How many of its items are weighed."""
+    weight: int = 0
+    """What these weigh."""
+
 
 class Shelf:
-    """Holds sessions by last use, at most `max_stored` that the store has too and `max_unstored` that it has not.
+    """Holds sessions by last use, so many bytes of those that the store has too and of those that it has not.
 
-    One with an open run stays over the limit and over its time. One that is in memory only stays until its time,
-    `ttl_s` after its last use; so the next one is refused instead.
+    When there are more, those of the principal that holds most go first. One with an open run stays, over the limit
+    and over its time, which is `ttl_s` after its last use.
     """
 
-    def __init__(self, max_stored: int, ttl_s: float, max_unstored: int) -> None:
-        self._max_stored, self._max_unstored, self._ttl_s = max_stored, max_unstored, ttl_s
-        self._stored: OrderedDict[str, tuple[Session, float]] = OrderedDict()
-        self._unstored: OrderedDict[str, tuple[Session, float]] = OrderedDict()
+    def __init__(self, ttl_s: float, stored_bytes: int = STORED_BYTES, unstored_bytes: int = UNSTORED_BYTES) -> None:
+        self._ttl_s = ttl_s
+        self._stored = _Row("the memory for sessions", stored_bytes)
+        self._unstored = _Row("the memory for sessions that are not stored", unstored_bytes)
 
     def put(self, session: Session, now: float) -> None:
         """Hold a session as the last used one."""
-        row = self._row(session)
-        row[session.uid] = (session, now)
-        row.move_to_end(session.uid)
-        self.trim(now)
+        self._row(session).put(session, now)
 
     def touch(self, session: Session, now: float) -> None:
         """Mark a session as used, where it is held."""
-        if session.uid in self._row(session):
-            self.put(session, now)
+        row = self._row(session)
+        if session.uid in row.held:
+            row.put(session, now)
 
     def drop(self, session: Session) -> None:
         """Let a session go."""
-        self._row(session).pop(session.uid, None)
+        self._row(session).drop(session.uid)
 
-    def expect_room(self, now: float) -> None:
-        """Raises Overloaded where no further session can be kept in memory only."""
+    def expect_room(self, principal: str, now: float) -> None:
+        """Raises Overloaded where the principal can keep no further session in memory only."""
         self.trim(now)
-        if len(self._unstored) >= self._max_unstored:
-            raise Overloaded("the memory for sessions that are not stored", self._ttl_s)
+        self._unstored.shares.expect_room(principal, now, RETRY_S, _SESSION_BYTES)
 
     def trim(self, now: float) -> None:
-        """Let the sessions go that are idle for too long or too many."""
-        self._trim(self._stored, self._max_stored, now)
-        self._trim(self._unstored, None, now)
+        """Let the sessions go that are idle for too long."""
+        for row in (self._stored, self._unstored):
+            row.expire(now, now - self._ttl_s)
 
-    def _trim(self, row: OrderedDict[str, tuple[Session, float]], most: int | None, now: float) -> None:
-        # A session with an open run counts as used now: it goes to the end, so nothing is looked at twice.
-        for _ in range(len(row)):
-            uid, (session, used) = next(iter(row.items()))
-            if used + self._ttl_s > now and (most is None or len(row) <= most):
-                return
-            if session.open_run is None:
-                del row[uid]
-            else:
-                row[uid] = (session, now)
-                row.move_to_end(uid)
-
-    def _row(self, session: Session) -> OrderedDict[str, tuple[Session, float]]:
+    def _row(self, session: Session) -> "_Row":
         return self._stored if session.stored else self._unstored
+
+
+class _Row:
+    def __init__(self, what: str, size: int) -> None:
+        self.held: OrderedDict[str, _Held] = OrderedDict()
+        self.shares: Shares[str] = Shares(what, size, lambda uid: self.held[uid].session.open_run is None)
+
+    def put(self, session: Session, now: float) -> None:
+        held = self.held.setdefault(session.uid, _Held(session, now))
+        held.used = now
+        self.held.move_to_end(session.uid)
+        for uid in self.shares.settle(session.uid, session.principal, _weigh(held)):
+            del self.held[uid]
+
+    def drop(self, uid: str) -> None:
+        self.shares.remove(uid)
+        self.held.pop(uid, None)
+
+    def expire(self, now: float, since: float) -> None:
+        # A session with an open run counts as used now: it goes to the end, so nothing is looked at twice.
+        for _ in range(len(self.held)):
+            uid, held = next(iter(self.held.items()))
+            if held.used > since:
+                return
+            if held.session.open_run is None:
+                self.drop(uid)
+            else:
+                held.used = now
+                self.held.move_to_end(uid)
+
+
+def _weigh(held: _Held) -> int:
+    """About the bytes of a session; what is new of its items is looked at, and its tokens are counted."""
+    items = held.session.items
+    if len(items) < held.items:
+        held.items = held.weight = 0
+    held.weight += sum(map(_item_bytes, items[held.items :]))
+    held.items = len(items)
+    tokens = sum(len(ledger.tokens) for ledger in held.session.ledgers.values())
+    return _SESSION_BYTES + held.weight + _TOKEN_BYTES * tokens
+
+
+def _item_bytes(item: Item) -> int:
+    size = _ITEM_BYTES + len(item.text)
+    match item:
+        case UserItem(attachments=attachments) | ToolResultItem(attachments=attachments):
+            size += sum(len(one.data or "") for one in attachments)
+        case AssistantItem(reasoning=reasoning, calls=calls):
+            size += len(reasoning) + sum(len(call.arguments) for call in calls)
+        case _:
+            pass
+    return size

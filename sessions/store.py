@@ -1,8 +1,10 @@
 """The durable store of sessions, runs, calls, pauses, keys and notes. Awaited from event loops; SQL is elsewhere."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from contextlib import suppress
+from typing import Any, NoReturn, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -11,16 +13,30 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tenuto.errors import Overloaded, StoreFailed
 from tenuto.sessions import reads
+from tenuto.sessions.bases import Bases
 from tenuto.sessions.changes import Change
 from tenuto.sessions.database import READERS, Database
 from tenuto.sessions.records import CallRecord, KeyRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
 from tenuto.sessions.session import Session
+from tenuto.sessions.writable import Writable
 from tenuto.sessions.writer import QUEUE_LIMIT, Writer
-from tenuto.sessions.writes import Write, expiring_keys, merged, statements, writes
+from tenuto.sessions.writes import (
+    TRIAL,
+    Write,
+    expiring_keys,
+    merged,
+    statements,
+    sweeping,
+    trying,
+    weight,
+    writes,
+)
 from tenuto.threads import Drive, Thread
 
 _WAITING_READS = 1000
 _EXPIRED_AT_ONCE = 100
+_SWEPT_AT_ONCE = 500
+_TRY_AGAIN_S = 2.0
 
 T = TypeVar("T")
 
@@ -36,9 +52,12 @@ class Store:
     def __init__(self, database: Database, queue_limit: int = QUEUE_LIMIT, drive: Drive = Thread) -> None:
         self._database = database
         self._statements = statements(database.dialect)
+        self._writable = Writable()
         self._writer = Writer(self._write, queue_limit, drive)
         self._readers = anyio.CapacityLimiter(READERS)
         self._reading = 0
+        self._bases = Bases()
+        self._swept = ""
 
     @classmethod
     def open(cls, url: str, *, durability: str = "process") -> Self:
@@ -68,7 +87,7 @@ class Store:
         It fails with StoreFailed: nothing was kept. Raises what `commit` does, where it is not even queued.
         """
         try:
-            prepared = [write for change in changes for write in writes(change)]
+            prepared = [write for change in changes for write in writes(change, self._bases)]
         except Exception as exc:
             raise StoreFailed(f"a change cannot be written: {exc}") from exc
         if prepared:
@@ -168,15 +187,52 @@ class Store:
         """Delete the Idempotency-Keys that are past their time."""
         await self._writer.commit(expiring_keys(now))
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written for now; None where it can."""
+        return self._writable.trouble
+
+    def expect_to_write(self) -> None:
+        """Raises StoreUnavailable while nothing can be written, for those who would rather not begin then."""
+        self._writable.check()
+
+    async def keep_trying(self) -> NoReturn:
+        """While nothing can be written, see every now and then whether it can again. Until cancelled."""
+        while True:
+            await anyio.sleep(_TRY_AGAIN_S)
+            if self._writable.trouble is not None:
+                with suppress(StoreFailed, Overloaded):
+                    await self._writer.commit(trying(self._writable.size))
+                    await self._writer.commit(sweeping([TRIAL]))
+
+    async def sweep(self) -> None:
+        """Delete what repeats no more: some of the blobs are looked at, the next ones when it is called again.
+
+        The room that was freed by what has been deleted goes back to the disk, a part of it each time.
+        """
+        some = await self._read(lambda connection: reads.blobs_after(connection, self._swept, _SWEPT_AT_ONCE))
+        self._swept = some[-1] if len(some) == _SWEPT_AT_ONCE else ""
+        await self._writer.commit(sweeping(some))
+        try:
+            await anyio.to_thread.run_sync(self._database.shrink, limiter=self._readers)
+        except (SQLAlchemyError, sqlite3.Error) as exc:
+            raise StoreFailed(f"the store could not be made smaller: {getattr(exc, 'orig', None) or exc}") from exc
+
     def close(self) -> None:
         """Write what is queued and close the database. Blocking; more than once is fine."""
         self._writer.close()
         self._database.close()
 
     def _write(self, commits: Sequence[Sequence[Write]]) -> None:
-        with self._database.writing() as connection:
-            for write in merged(commits):
-                connection.execute(self._statements[write.statement], write.rows)
+        together = merged(commits)
+        try:
+            with self._database.writing() as connection:
+                for write in together:
+                    connection.execute(self._statements[write.statement], write.rows)
+        except Exception as exc:
+            self._writable.failed(exc, sum(map(weight, together)))
+            raise
+        self._writable.wrote()
 
     async def _read(self, question: Callable[[Connection], T]) -> T:
         def ask() -> T:

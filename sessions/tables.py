@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData(
@@ -28,6 +29,12 @@ metadata = MetaData(
         "ix": "ix_%(table_name)s_%(column_0_name)s",
     }
 )
+
+
+def _names_blobs(index: str, column: str) -> Index:
+    """For the sweep of the blobs. Most rows name none, and need no entry."""
+    named = text(f"{column} IS NOT NULL")
+    return Index(index, column, sqlite_where=named, postgresql_where=named)
 
 
 def _owner(column: str) -> ForeignKey:
@@ -56,8 +63,10 @@ sessions = Table(
     Index("ix_sessions_created", "principal", "created_at", "id"),
     Index("ix_sessions_visible", "principal", "visible_digest", "user"),
     Index("ix_sessions_expires", "expires_at"),
+    _names_blobs("ix_sessions_tools", "server_tools"),
 )
-"""`visible_digest` names all items that the client saw; a request without a session id is matched by it."""
+"""`visible_digest` names all items that the client saw; a request without a session id is matched by it.
+`server_tools` names a blob."""
 
 items = Table(
     "items",
@@ -76,6 +85,9 @@ spans = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("fingerprint", String, primary_key=True),
     Column("tokens", LargeBinary, nullable=False),
+    Column("base", String),
+    Column("head", Integer),
+    Column("tail", Integer),
     # A ledger covers no item that is not there: an item that is cut takes its tokens with it.
     ForeignKeyConstraint(
         ["uid", "position"],
@@ -84,9 +96,11 @@ spans = Table(
         deferrable=True,
         initially="DEFERRED",
     ),
+    _names_blobs("ix_spans_base", "base"),
     sqlite_with_rowid=False,
 )
-"""`tokens`: the ids as little-endian uint32."""
+"""`tokens`: the ids as little-endian uint32. Where `base` names a blob of such ids, they stand between its first `head`
+and its last `tail` ids."""
 
 turns = Table(
     "turns",
@@ -126,9 +140,25 @@ runs = Table(
     Column("error", Text),
     Column("input_digest", String),
     Column("answer", Text),
+    Column("tools", String),
+    Column("answer_schema", String),
     Index("ix_runs_session", "session_uid", "created_at"),
     Index("ix_runs_status", "status"),
+    _names_blobs("ix_runs_tools", "tools"),
+    _names_blobs("ix_runs_schema", "answer_schema"),
 )
+"""`tools` and `answer_schema` name blobs: what of the options repeats from run to run."""
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+"""What repeats, once. Every commit that names a blob brings it; one that no row names any more is swept."""
+
+NAMES_OF_BLOBS = (sessions.c.server_tools, runs.c.tools, runs.c.answer_schema, spans.c.base)
+"""The columns that hold digests of blobs; a blob is kept while one of them has its own."""
 
 calls = Table(
     "calls",

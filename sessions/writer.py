@@ -46,6 +46,7 @@ class Writer:
         self._write = write
         self._queue: Queue[_Commit | None] = Queue(queue_limit)
         self._closed = False
+        self._said: str | None = None
         self._gate = threading.Lock()
         self._driver = drive("tenuto-store", self._work)
 
@@ -120,10 +121,14 @@ class Writer:
         try:
             self._write(commits)
         except Exception as exc:
-            logger.exception("a transaction of %d commits failed", len(commits))
-            failed = StoreFailed(f"the store could not write: {getattr(exc, 'orig', None) or exc}")
+            said = f"the store could not write: {getattr(exc, 'orig', None) or exc}"
+            if said != self._said:  # a disk that is full would fill up further with what is said of it
+                logger.exception("a transaction of %d commits failed", len(commits))
+            self._said = said
+            failed = StoreFailed(said)
             failed.__cause__ = exc
             return failed
+        self._said = None
         return None
 
     def _settle(self, group: list[_Commit], outcomes: list[StoreFailed | None]) -> None:

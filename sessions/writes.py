@@ -1,6 +1,7 @@
 """Changes as statements: what a commit means in SQL, and how many commits share one pass. No thread, no connection."""
 
 import json
+import secrets
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, 
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenuto.sessions import tables
+from tenuto.sessions.bases import Bases
+from tenuto.sessions.blobs import TOOLS, Blob, Shared
 from tenuto.sessions.changes import (
     AddItems,
     AddSpans,
@@ -26,11 +29,13 @@ from tenuto.sessions.changes import (
     SaveRun,
     SaveSession,
 )
-from tenuto.sessions.items import item_to_json, tools_to_json
+from tenuto.sessions.items import item_to_json
 from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord, RunStatus
 from tenuto.sessions.session import Session
 
 Row = dict[str, Any]
+
+_DIGEST_DIGITS = 32
 
 OPEN = tuple(status.value for status in RunStatus if status.is_open)
 
@@ -48,11 +53,12 @@ class Write:
     scope: str | None
 
 
-def writes(change: Change) -> list[Write]:
+def writes(change: Change, bases: Bases) -> list[Write]:
     """The statements that make one change, with its values taken as they are now."""
     match change:
         case SaveSession(session=session):
-            return [Write("save_session", [_session_row(session)], session.uid)]
+            blobs = [] if session.server_tools is None else [TOOLS.of(session.server_tools).blob]
+            return [*map(_save_blob, blobs), Write("save_session", [_session_row(session)], session.uid)]
         case AddItems(uid=uid, start=start, items=items):
             rows = [{"uid": uid, "position": start + i, "body": item_to_json(item)} for i, item in enumerate(items)]
             return [Write("add_items", rows, uid)]
@@ -61,18 +67,15 @@ def writes(change: Change) -> list[Write]:
         case MarkTurns(session=session, since=since):
             key = {"uid": session.uid, "principal": session.principal}
             ends = session.trace.turns(session.items, since)
-            return [Write("save_turns", [{**key, "position": end - 1, "digest": d} for end, d in ends], session.uid)]
-        case AddSpans(uid=uid, fingerprint=name, start=start, spans=spans):
-            key = {"uid": uid, "fingerprint": name}
-            return [
-                Write(
-                    "add_spans", [{**key, "position": start + i, "tokens": pack(s)} for i, s in enumerate(spans)], uid
-                )
-            ]
+            rows = [{**key, "position": end - 1, "digest": shortened(digest)} for end, digest in ends]
+            return [Write("save_turns", rows, session.uid)]
+        case AddSpans():
+            return _add_spans(change, bases)
         case CutSpans(uid=uid, fingerprint=name, keep=keep):
             return [Write("cut_spans", [{"of_uid": uid, "of_fingerprint": name, "keep": keep}], uid)]
         case SaveRun(run=run):
-            return [Write("save_run", [_run_row(run)], run.id)]
+            shared = (value.blob for value in run.options.values() if isinstance(value, Shared))
+            return [*map(_save_blob, shared), Write("save_run", [_run_row(run)], run.id)]
         case SaveCall(call=call):
             return [Write("save_call", [_call_row(call)], call.run_id)]
         case SavePause(pause=pause):
@@ -91,6 +94,26 @@ def writes(change: Change) -> list[Write]:
 def expiring_keys(now: float) -> list[Write]:
     """Delete the Idempotency-Keys that are past their time."""
     return [Write("expire_keys", [{"now": now}], None)]
+
+
+def sweeping(digests: Sequence[str]) -> list[Write]:
+    """Delete those of the blobs that no row names."""
+    return [Write("sweep_blobs", [{"of_digest": digest} for digest in digests], None)]
+
+
+TRIAL = "trial"
+"""A blob that is written to see whether anything can be. No row names it, and no other blob has such a name."""
+
+
+def trying(size: int) -> list[Write]:
+    """Write so many bytes."""
+    return [_save_blob(Blob(TRIAL, secrets.token_bytes(size)))]
+
+
+def weight(write: Write) -> int:
+    """About how many bytes it writes."""
+    values = (value for row in write.rows for value in row.values())
+    return sum(len(value) if isinstance(value, str | bytes) else 8 for value in values)
 
 
 def merged(commits: Iterable[Sequence[Write]]) -> list[Write]:
@@ -113,6 +136,11 @@ def merged(commits: Iterable[Sequence[Write]]) -> list[Write]:
     return done
 
 
+def shortened(digest: str) -> str:
+    """As much of a digest of items as is kept: what it finds is compared item by item."""
+    return digest[:_DIGEST_DIGITS]
+
+
 def pack(span: Sequence[int]) -> bytes:
     """Token ids as little-endian uint32."""
     return struct.pack(f"<{len(span)}I", *span)
@@ -121,6 +149,23 @@ def pack(span: Sequence[int]) -> bytes:
 def unpack(blob: bytes) -> tuple[int, ...]:
     """Read what `pack` has written."""
     return struct.unpack(f"<{len(blob) // 4}I", blob)
+
+
+def _save_blob(blob: Blob) -> Write:
+    return Write("save_blob", [{"digest": blob.digest, "body": blob.body}], blob.digest)
+
+
+def _add_spans(change: AddSpans, bases: Bases) -> list[Write]:
+    blobs: dict[str, Blob] = {}
+    rows: list[Row] = []
+    for position, span in enumerate(change.spans, change.start):
+        cut = bases.cut((change.fingerprint, position == 0), pack(span))
+        if cut.base is not None:
+            blobs[cut.base.digest] = cut.base
+        place = {"uid": change.uid, "position": position, "fingerprint": change.fingerprint}
+        base = None if cut.base is None else cut.base.digest
+        rows.append({**place, "tokens": cut.tokens, "base": base, "head": cut.head, "tail": cut.tail})
+    return [*map(_save_blob, blobs.values()), Write("add_spans", rows, change.uid)]
 
 
 def _session_row(session: Session) -> Row:
@@ -136,15 +181,16 @@ def _session_row(session: Session) -> Row:
         "expires_at": session.expires_at,
         "parent_uid": parent.uid if parent else None,
         "parent_at": parent.at if parent else None,
-        "server_tools": None if tools is None else tools_to_json(list(tools)),
+        "server_tools": None if tools is None else TOOLS.of(tools).blob.digest,
         "approved": json.dumps(sorted(session.approved)),
         "open_run": session.open_run,
         "items": len(session.items),
-        "visible_digest": session.trace.digest(session.items),
+        "visible_digest": shortened(session.trace.digest(session.items)),
     }
 
 
 def _run_row(run: RunRecord) -> Row:
+    shared = {name: value.blob.digest for name, value in run.options.items() if isinstance(value, Shared)}
     return {
         "id": run.id,
         "session_uid": run.session_uid,
@@ -154,15 +200,21 @@ def _run_row(run: RunRecord) -> Row:
         "created_at": run.created_at,
         "updated_at": run.updated_at,
         "first_item": run.first_item,
-        "options": json.dumps(run.options),
-        "usage": json.dumps(run.usage),
+        "options": _compact({name: value for name, value in run.options.items() if name not in shared}),
+        "usage": _compact(run.usage),
         "reason": run.reason.value if run.reason else None,
         "stop_reason": run.stop_reason,
         "expires_at": run.expires_at,
         "error": run.error,
         "input_digest": run.input_digest,
-        "answer": None if run.answer is None else json.dumps(run.answer),
+        "answer": None if run.answer is None else _compact(run.answer),
+        "tools": shared.pop("tools", None),
+        "answer_schema": shared.pop("answer_schema", None),
     }
+
+
+def _compact(value: Row) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _call_row(call: CallRecord) -> Row:
@@ -191,6 +243,7 @@ def statements(dialect: str) -> dict[str, Executable]:
     items, spans, notes = tables.items, tables.spans, tables.notes
     name = bindparam("of_fingerprint", type_=spans.c.fingerprint.type)
     return {
+        "save_blob": insert(tables.blobs).on_conflict_do_nothing(),
         "save_session": upsert(tables.sessions),
         "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
@@ -209,6 +262,10 @@ def statements(dialect: str) -> dict[str, Executable]:
         "delete_notes": delete(notes).where(
             notes.c.scope == bindparam("of_uid"),
             ~exists(select(tables.sessions.c.uid).where(tables.sessions.c.uid == notes.c.scope)),
+        ),
+        "sweep_blobs": delete(tables.blobs).where(
+            tables.blobs.c.digest == bindparam("of_digest"),
+            *(~exists(select(name).where(name == tables.blobs.c.digest)) for name in tables.NAMES_OF_BLOBS),
         ),
         "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
         "put_note": _put_note(insert),

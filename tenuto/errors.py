@@ -218,6 +218,12 @@ class RunUnreadable(StoreFailed):
         super().__init__(f"run {run_id} was kept by another version of tenuto and cannot go on; cancel it")
 
 
+class StoreUnavailable(StoreFailed):
+    """The store cannot write for now, because its disk is full or cannot be reached. Nothing has been begun."""
+
+    code = "store_unavailable"
+
+
 class ToolFailed(TenutoError):
     """A tool could not be called or did not answer. The loop turns it into a result that the model reads.
 

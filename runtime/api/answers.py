@@ -170,8 +170,9 @@ class RunAnswer(Shape):
 class StatusAnswer(Shape):
     """Whether the server is well."""
 
-    status: Literal["ok", "ready", "stalled", "not_ready"]
+    status: Literal["ok", "ready", "stalled", "not_ready", "draining"]
     models: list[str] = Field(default=[], description="Those that are not.")
+    store: str | None = Field(default=None, description="Why nothing can be kept, where that is so.")
 
 
 class FunctionAnswer(Shape):

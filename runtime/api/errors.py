@@ -33,6 +33,7 @@ from tenuto.errors import (
     SessionPaused,
     ShuttingDown,
     StoreFailed,
+    StoreUnavailable,
     TemplateFailed,
     TenutoError,
     ToolFailed,
@@ -82,12 +83,13 @@ OPENAI: ErrorTable = {
     CommitUnsettled: WireError(503, "server_error"),
     SessionDamaged: WireError(500, "server_error"),
     RunUnreadable: WireError(500, "server_error"),
+    StoreUnavailable: WireError(503, "server_error"),
     ToolFailed: WireError(502, "server_error"),
     ModelLoadFailed: WireError(500, "server_error"),
     ConfigurationError: WireError(500, "server_error"),
 }
 
-SHUTTING_DOWN_RETRY_S = 5
+UNAVAILABLE_RETRY_S = 5
 CLIENT_CLOSED_REQUEST = 499
 """For logs alone: nobody reads it."""
 INTERNAL = "something went wrong in the server; its log says what"
@@ -126,8 +128,8 @@ def retry_headers(exc: TenutoError) -> dict[str, str]:
     match exc:
         case SessionBusy() | Overloaded():
             return {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
-        case ShuttingDown():
-            return {"retry-after": str(SHUTTING_DOWN_RETRY_S)}
+        case ShuttingDown() | StoreUnavailable():
+            return {"retry-after": str(UNAVAILABLE_RETRY_S)}
         case Conflict():
             return {"x-should-retry": "false"}
         case Unauthenticated():

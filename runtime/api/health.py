@@ -23,23 +23,36 @@ class HealthApi:
     stall_s: float
 
     async def health(self, request: Request) -> Response:
-        """503 when a model's engine has died, or has work and has made no step for `stall_s`."""
+        """503 when a model's engine has died, or has work and has made no step for `stall_s`.
+
+        A store that cannot write is told, but is no reason to be started again: it goes on by itself.
+        """
         del request
         stuck = [model for model, state in self.runner.engines().items() if is_stuck(state, self.stall_s)]
-        return _status("stalled", stuck) if stuck else _status("ok")
+        return self._status("stalled", stuck) if stuck else self._status("ok")
 
     async def ready(self, request: Request) -> Response:
-        """503 unless every model can take requests, and while the server drains."""
+        """503 unless every model can take requests and what is said can be kept, and while the server drains."""
         del request
         if self.runner.is_draining:
-            return _status("draining", [])
+            return self._status("draining", [])
         dead = [model for model, state in self.runner.engines().items() if not state.alive]
-        return _status("not_ready", dead) if dead else _status("ready")
+        ready = not dead and self.runner.store_trouble is None
+        return self._status("ready") if ready else self._status("not_ready", dead)
 
     async def figures(self, request: Request) -> Response:
         """The metrics, for Prometheus."""
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
+
+    def _status(self, status: str, models: Iterable[str] | None = None) -> Response:
+        """200, or 503 where there are `models`: those in question, which may be none."""
+        body: dict[str, object] = {"status": status}
+        if models is not None:
+            body["models"] = list(models)
+        if self.runner.store_trouble is not None:
+            body["store"] = f"cannot write: {self.runner.store_trouble}"
+        return Response(to_json(body), 200 if models is None else 503, media_type="application/json")
 
 
 def is_stuck(state: EngineState, stall_s: float) -> bool:
@@ -67,9 +80,3 @@ def server_gauges(runner: Runner) -> ServerGauges:
     working, waiting = runner.open_runs()
     sessions = runner.directory.in_memory
     return ServerGauges({"working": working, "waiting": waiting}, sessions, len(asyncio.all_tasks()))
-
-
-def _status(status: str, models: Iterable[str] | None = None) -> Response:
-    if models is None:
-        return Response(to_json({"status": status}), media_type="application/json")
-    return Response(to_json({"status": status, "models": list(models)}), 503, media_type="application/json")

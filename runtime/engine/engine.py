@@ -2,14 +2,14 @@
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 
 import anyio
 
-from tenuto.errors import GenerationFailed, Overloaded, ShuttingDown
+from tenuto.errors import GenerationFailed, ShuttingDown
 from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.engine.messages import (
     Cancel,
@@ -29,10 +29,15 @@ from tenuto.runtime.engine.messages import (
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.engine.stream import Outlet, RoundStream
 from tenuto.runtime.engine.worker import Worker
+from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import NOTHING, Prefix
 from tenuto.threads import Drive, Next, Thread
 
 log = logging.getLogger(__name__)
+
+SEQUENCE_TOKENS = 64
+"""What a sequence weighs besides its tokens, in tokens."""
+REMEMBERED_TOKENS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +47,9 @@ class EngineSettings:
     queue: int = 64
     prefill_chunk: int = 256
     host_cache_bytes: int = 1 << 30
-    remembered: int = 4096
-    """How many paused sequences are known by their tokens, with or without a cache."""
+    remembered_tokens: int = REMEMBERED_TOKENS
+    """How many tokens the known sequences may have together, with or without a cache. It is more than the slots have
+    room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +87,40 @@ class Engine:
         self._settings = settings
         self._slots = pipeline.backend.info.slots
         self._rounds: dict[str, _OpenRound] = {}
-        self._lengths: OrderedDict[str, int] = OrderedDict()  # tokens of each known sequence, the oldest first
+        places = self._slots + settings.queue
+        # Rounds and reservations.
+        self._places: Shares[str] = Shares(f"the queue of model {name}", places, lambda _: False)
+        self._reserved: dict[str, list[str]] = {}  # what each principal has reserved
+        self._count = count()
+        self._known: Shares[str] = Shares(
+            f"the memory of model {name}", settings.remembered_tokens, lambda sequence: sequence not in self._rounds
+        )
+        self._lengths: dict[str, int] = {}  # tokens of each known sequence
         self._stopping = False
-        self._reserved = 0
         self._round_s = 1.0
         self._outlet = Outlet(self._deliver, self._end)
         self._worker = Worker(pipeline, settings.host_cache_bytes, settings.prefill_chunk, self._outlet.send)
         self._driver = drive(f"engine-{name}", self._work)
 
-    def reserve(self) -> None:
+    def reserve(self, principal: str) -> None:
         """Take a place for one round to come. `unreserve` gives it back, at the latest right before that round.
 
         Raises:
-            Overloaded: as many rounds are open or reserved as there are slots and places in the queue.
+            Overloaded: as many rounds are open or reserved as there are slots and places in the queue, or what is free
+                is kept for others, who have less.
             ShuttingDown: the engine is stopping.
         """
         self._check_alive()
-        if len(self._rounds) + self._reserved >= self._slots + self._settings.queue:
-            raise Overloaded(f"the queue of model {self._name}", self._retry_after())
-        self._reserved += 1
+        place = f"reserved {next(self._count)}"
+        self._places.admit(place, principal, time.monotonic(), self._retry_after())
+        self._reserved.setdefault(principal, []).append(place)
 
-    def unreserve(self) -> None:
+    def unreserve(self, principal: str) -> None:
         """Give a reserved place back."""
-        assert self._reserved > 0, "what is given back was reserved"
-        self._reserved -= 1
+        assert self._reserved.get(principal), "what is given back was reserved"
+        self._places.remove(self._reserved[principal].pop())
+        if not self._reserved[principal]:
+            del self._reserved[principal]
 
     def submit(
         self,
@@ -132,9 +148,8 @@ class Engine:
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)
         opened = self._rounds[sequence] = _OpenRound(RoundStream(), command, whole)
-        self._lengths[sequence] = known.length + len(tokens)
-        self._lengths.move_to_end(sequence)
-        self._forget_oldest()
+        self._places.settle(sequence, principal)
+        self._remember(sequence, principal, known.length + len(tokens))
         self._tell(command)
         return opened.stream
 
@@ -152,7 +167,7 @@ class Engine:
         """Forget a sequence and free its cache."""
         if (opened := self._rounds.get(sequence)) is not None:
             opened.unwanted = True
-        self._lengths.pop(sequence, None)
+        self._forget(sequence)
         self._tell(Release(sequence))
 
     def state(self) -> EngineState:
@@ -197,11 +212,20 @@ class Engine:
         if self._stopping or not self._driver.is_alive():
             raise ShuttingDown(f"the engine of {self._name} has stopped")
 
-    def _forget_oldest(self) -> None:
-        excess = len(self._lengths) - self._settings.remembered
-        idle = (sequence for sequence in self._lengths if sequence not in self._rounds)
-        for sequence in [known for _, known in zip(range(excess), idle, strict=False)]:
-            self.release(sequence)
+    def _remember(self, sequence: str, principal: str, length: int) -> None:
+        """A sequence has so many tokens now. Others may have to be forgotten for it."""
+        self._lengths[sequence] = length
+        for other in self._known.settle(sequence, principal, SEQUENCE_TOKENS + length):
+            self.release(other)
+
+    def _forget(self, sequence: str) -> None:
+        self._lengths.pop(sequence, None)
+        self._known.remove(sequence)
+
+    def _close(self, sequence: str) -> None:
+        """A round is over: its place is free."""
+        del self._rounds[sequence]
+        self._places.remove(sequence)
 
     def _deliver(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -214,16 +238,17 @@ class Engine:
                     continue
                 case Unknown():  # nothing has begun, so nothing else will end it
                     event = Stopped(event.sequence, StopCause.CANCELLED, RoundUsage())
-                    del self._rounds[event.sequence]
-                    self._lengths.pop(event.sequence, None)
+                    self._close(event.sequence)
+                    self._forget(event.sequence)
                 case Stopped():
-                    del self._rounds[event.sequence]
+                    self._close(event.sequence)
                     if event.sequence in self._lengths:
-                        self._lengths[event.sequence] = event.usage.prompt + event.usage.sampled
+                        length = event.usage.prompt + event.usage.sampled
+                        self._remember(event.sequence, opened.command.principal, length)
                     self._round_s += 0.1 * (event.usage.total_s - self._round_s)
                 case Failed():
-                    del self._rounds[event.sequence]
-                    self._lengths.pop(event.sequence, None)
+                    self._close(event.sequence)
+                    self._forget(event.sequence)
             opened.stream.put(event)
 
     def _end(self) -> None:
@@ -231,6 +256,9 @@ class Engine:
         self._stopping = True
         rounds, self._rounds = self._rounds, {}
         self._lengths.clear()
+        self._known.clear()
+        for sequence in rounds:
+            self._places.remove(sequence)
         for sequence, opened in rounds.items():
             opened.stream.put(Failed(sequence, "the engine has stopped", RoundUsage()))
 

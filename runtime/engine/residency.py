@@ -1,16 +1,19 @@
 """Where the caches live: which sequence holds which slot, what lies in host memory, and how many bytes that is.
 
 The one accountant of an engine's cache. Engine thread only. When a slot is needed, the paused sequence that was used
-longest ago gives way: to host memory while its budget lasts, where again the oldest gives way, and then to nothing.
+longest ago gives way: to host memory while its budget lasts, where the oldest of who holds most gives way, and then to
+nothing.
 """
 
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from tenuto.errors import Overloaded
 from tenuto.pipelines.base import Backend, Snapshot
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.sequence import Sequence
+from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import Tokens
 
 log = logging.getLogger(__name__)
@@ -47,9 +50,9 @@ class CacheResidency:
         self._backend = backend
         self._free = list(range(backend.info.slots - 1, -1, -1))
         self._holders: OrderedDict[str, Sequence] = OrderedDict()  # the least recently used first
-        self._host: OrderedDict[str, HostCopy] = OrderedDict()  # the oldest first
-        self._host_budget = host_budget_bytes
-        self._host_bytes = 0
+        self._host: dict[str, HostCopy] = {}
+        self._successor: str | None = None  # whoever is being placed keeps its copy
+        self._copies: Shares[str] = Shares("host memory", host_budget_bytes, lambda id: id != self._successor)
         self.host_peak_bytes = 0
 
     @property
@@ -70,7 +73,7 @@ class CacheResidency:
     def cache_bytes(self) -> dict[Residency, int]:
         """Bytes of cache in use, by place. Any thread."""
         tokens = sum(sequence.cached for sequence in self.holders())
-        return {Residency.DEVICE: tokens * self._backend.info.bytes_per_token, Residency.HOST: self._host_bytes}
+        return {Residency.DEVICE: tokens * self._backend.info.bytes_per_token, Residency.HOST: self._copies.used}
 
     def touch(self, sequence: Sequence) -> None:
         """A sequence was used just now."""
@@ -182,37 +185,36 @@ class CacheResidency:
         """
         assert victim.slot is not None
         slot, copied = victim.slot, False
-        if victim.cached and self._make_host_room(victim.cached * self._backend.info.bytes_per_token, successor):
+        self._successor = successor.id
+        if victim.cached and self._make_host_room(victim, victim.cached * self._backend.info.bytes_per_token):
             try:
                 snapshot = self._backend.snapshot(slot)
             except Exception:  # a copy is a convenience: without it the victim is computed again
                 log.exception("the cache of sequence %s cannot be copied out", victim.id)
             else:
-                self._keep_copy(victim, snapshot, successor)
+                self._keep_copy(victim, snapshot)
                 copied = True
         del self._holders[victim.id]
         victim.slot, victim.cached = None, 0
         return slot, copied
 
-    def _keep_copy(self, victim: Sequence, snapshot: Snapshot, successor: Sequence) -> None:
-        if self._make_host_room(snapshot.nbytes, successor):
+    def _keep_copy(self, victim: Sequence, snapshot: Snapshot) -> None:
+        if self._make_host_room(victim, snapshot.nbytes):
+            self._copies.settle(victim.id, victim.principal, snapshot.nbytes)
             self._host[victim.id] = HostCopy(victim.tokens.copy(victim.cached), snapshot)
-            self._host_bytes += snapshot.nbytes
-            self.host_peak_bytes = max(self.host_peak_bytes, self._host_bytes)
+            self.host_peak_bytes = max(self.host_peak_bytes, self._copies.used)
 
-    def _make_host_room(self, nbytes: int, successor: Sequence) -> bool:
-        """Let the oldest copies give way, but for the successor's. False where they would not make room enough."""
-        needed = self._host.get(successor.id)
-        if nbytes + (needed.snapshot.nbytes if needed is not None else 0) > self._host_budget:
+    def _make_host_room(self, victim: Sequence, nbytes: int) -> bool:
+        """Let other copies give way to one of so many bytes. False where that would not make room enough."""
+        try:
+            gone = self._copies.admit(victim.id, victim.principal, 0.0, 0.0, nbytes)
+        except Overloaded:
             return False
-        for id in list(self._host):
-            if self._host_bytes + nbytes <= self._host_budget:
-                break
-            if id != successor.id:
-                self._host_bytes -= self._host.pop(id).snapshot.nbytes
+        self._copies.remove(victim.id)
+        for id in gone:
+            del self._host[id]
         return True
 
     def _drop_copy(self, sequence: Sequence) -> None:
-        copy = self._host.pop(sequence.id, None)
-        if copy is not None:
-            self._host_bytes -= copy.snapshot.nbytes
+        if self._host.pop(sequence.id, None) is not None:
+            self._copies.remove(sequence.id)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 import anyio
-from cachetools import TTLCache
 
 from tenuto.errors import IdempotencyMismatch
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.changes import Change, SaveKey
 from tenuto.sessions.items import Item, item_to_json
 from tenuto.sessions.records import KeyRecord
+from tenuto.sessions.shares import Shares
 from tenuto.sessions.store import Store
 
 KEPT_S = 24 * 3600.0
@@ -24,7 +24,8 @@ class Keys:
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
-        self._unstored: TTLCache[tuple[str, str], KeyRecord] = TTLCache(MOST_UNSTORED, KEPT_S, timer=clock)
+        self._unstored: dict[tuple[str, str], KeyRecord] = {}  # the oldest first
+        self._places: Shares[tuple[str, str]] = Shares("the memory for keys", MOST_UNSTORED, lambda _: True)
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
     def lock(self, principal: str, key: str) -> anyio.Lock:
@@ -60,7 +61,20 @@ class Keys:
         """Let the turn's key, if it has one, stand for a run that is in memory only."""
         for key in self.saving(turn, run_id):
             assert isinstance(key, SaveKey)
-            self._unstored[key.principal, key.key] = KeyRecord(key.run_id, key.body_digest, key.expires_at)
+            self._forget_old()
+            name = (key.principal, key.key)
+            for gone in (name, *self._places.settle(name, key.principal)):
+                self._unstored.pop(gone, None)
+            self._unstored[name] = KeyRecord(key.run_id, key.body_digest, key.expires_at)
+
+    def _forget_old(self) -> None:
+        now = self._clock()
+        while self._unstored:
+            name, record = next(iter(self._unstored.items()))
+            if record.expires_at > now:
+                return
+            del self._unstored[name]
+            self._places.remove(name)
 
 
 def items_digest(items: Sequence[Item]) -> str:

@@ -453,4 +453,4 @@ class Leg:
     def _give_back_place(self) -> None:
         if self.reserved:
             self.reserved = False
-            self.model.engine.unreserve()
+            self.model.engine.unreserve(self.session.principal)

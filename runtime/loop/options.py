@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.runtime.loop.requests import Turn
+from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec
 from tenuto.tools.approvals import Permission, strictest
 
@@ -47,14 +48,23 @@ class RunOptions:
         return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
 
     def dump(self) -> dict[str, Any]:
-        """JSON values."""
-        dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        """JSON values, without those that are as they mostly are; what repeats from run to run is `Shared`."""
+        dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", exclude=_SHARED, exclude_defaults=True)
+        dumped["tools"] = BLOCKS.of(ToolBlock(self.tools, self.client_tools))
+        if self.answer is not None:
+            dumped["answer_schema"] = SCHEMAS.of(self.answer)
         return dumped
 
     @staticmethod
     def load(value: dict[str, Any]) -> "RunOptions":
         """Read what `dump` gave. Raises ValueError where another version gave it in another form."""
-        return _ADAPTER.validate_python(value)
+        values = dict(value)
+        block, schema = values.pop("tools", None), values.pop("answer_schema", None)
+        if not (isinstance(block, Shared) and (schema is None or isinstance(schema, Shared))):
+            raise ValueError("the options have no tool block")
+        options = _ADAPTER.validate_python({**values, "tools": (), "client_tools": ()})
+        answer = None if schema is None else schema.value
+        return replace(options, tools=block.value.tools, client_tools=block.value.client, answer=answer)
 
 
 def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
@@ -81,4 +91,5 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
     )
 
 
+_SHARED = {"tools", "client_tools", "answer"}
 _ADAPTER: TypeAdapter[RunOptions] = TypeAdapter(RunOptions)

@@ -61,8 +61,8 @@ class RawRun:
         self._over = False
         tokens = min(request.max_tokens, model.context - len(request.prompt))
         round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
-        model.engine.reserve()
-        model.engine.unreserve()  # whatever is reserved is given back right before its round
+        model.engine.reserve(request.principal.id)
+        model.engine.unreserve(request.principal.id)  # whatever is reserved is given back right before its round
         self._stream = model.engine.submit(self._sequence, request.prompt, round, principal=request.principal.id)
 
     def __aiter__(self) -> Self:

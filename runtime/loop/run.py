@@ -16,6 +16,7 @@ from tenuto.errors import RunUnreadable
 from tenuto.pipelines.base import CallBroken
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop import answer as answers
+from tenuto.runtime.loop.event_log import EventLog
 from tenuto.runtime.loop.events import Answer, RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
@@ -61,7 +62,7 @@ class Run:
     """How it ended where that could not be kept: the record says that it is open until it has been closed."""
 
     def __post_init__(self) -> None:
-        self._log: list[RunEvent] = []
+        self._log = EventLog()
         self._is_restored = False
         self._wake = anyio.Event()
         self.leg = LegState(self._fresh_answer())
@@ -85,6 +86,11 @@ class Run:
     def status(self) -> RunStatus:
         """Where it stands for those who ask."""
         return self.record.status if self.unkept_end is None else self.unkept_end.status
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory: what it has told, and the answer made of it."""
+        return 2 * self._log.nbytes
 
     @property
     def working(self) -> bool:
@@ -119,7 +125,8 @@ class Run:
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
             log.warning("what run %s answered was kept by another version and cannot be shown", self.id)
-        self._log += answers.events_of(self.leg.answer, self.rounds)
+        for event in answers.events_of(self.leg.answer, self.rounds):
+            self._log.append(event)
         if last is not None:
             self.emit(last)
 
@@ -137,6 +144,7 @@ class Run:
         answers.gather(self.leg.answer, event)
         if isinstance(event, RunPaused | RunDone):
             self.leg.end, self.leg.scope = self.leg.end or len(self._log), None
+            self._log.pack()
             self.snapshot()
         self.wake()
 
@@ -198,7 +206,7 @@ class Run:
         while True:
             while at < (len(self._log) if leg is None or leg.end is None else leg.end):
                 at += 1
-                yield at, self._log[at - 1]
+                yield at, self._log.at(at)
             if (leg or self.leg).scope is None:
                 return
             await self._wake.wait()

@@ -12,7 +12,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from tenuto.errors import NotFound, Overloaded, ShuttingDown, ToolFailed
+from tenuto.errors import NotFound, ShuttingDown, ToolFailed
 from tenuto.runtime.engine.engine import EngineState
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.events import RunDone
@@ -32,6 +32,7 @@ from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus, SessionSummary
 from tenuto.sessions.session import Session
+from tenuto.sessions.shares import Shares
 from tenuto.sessions.store import Store
 from tenuto.tools.approvals import Permission
 from tenuto.tools.spec import CallContext, ToolResult
@@ -71,6 +72,8 @@ class Runner:
         self._draining = False
         self._admitting = 0
         self._raw: set[RawRun] = set()
+        self._places: Shares[object] = Shares("the table of runs", defaults.max_runs, lambda _: False)
+        self._leg_s = 1.0
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""
@@ -126,7 +129,8 @@ class Runner:
         """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began.
 
         Raises before anything has changed: InvalidRequest and its kin, NotFound (the model), SessionBusy,
-        SessionPaused, IdempotencyMismatch, Overloaded, ShuttingDown. MissingToolResults keeps the results that came.
+        SessionPaused, IdempotencyMismatch, Overloaded, ShuttingDown, StoreUnavailable. MissingToolResults keeps the
+        results that came.
         """
         if turn.idempotency_key is None:
             return await self._start(turn)
@@ -138,7 +142,7 @@ class Runner:
 
         Raises what `RawRun` does, and NotFound (the model).
         """
-        self._check_open()
+        self._check_open(request.principal.id)
         run = RawRun(self.models.find(request.model), request, self._complete_ended)
         self._raw.add(run)
         return run
@@ -168,7 +172,7 @@ class Runner:
 
     async def _start(self, turn: Turn) -> Follower:
         model = self.models.find(turn.model)
-        self._check_open()
+        self._check_open(turn.principal.id)
         if turn.session_id is not None:
             return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
         found = None
@@ -207,23 +211,25 @@ class Runner:
         return None
 
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Follower:
-        model.engine.reserve()
+        if found.session.stored:
+            self._store.expect_to_write()
+        model.engine.reserve(turn.principal.id)
         leg: Leg | None = None
         try:
-            with self._admission():
+            with self._admission(turn.principal.id):
                 admitted = await self._intake.admit(turn, model, found)
                 if not found.session.stored:
                     self._keys.remember(turn, admitted.run.id)
                 leg = self._begin_leg(admitted, found.session, model, reserved=True, of_request=True)
         finally:
             if leg is None:
-                model.engine.unreserve()
+                model.engine.unreserve(turn.principal.id)
         return Follower(leg.run)
 
     @contextmanager
-    def _admission(self) -> Iterator[None]:
+    def _admission(self, principal: str) -> Iterator[None]:
         """From the commit to the leg's begin is one step, which a drain waits for and nothing cancels."""
-        self._check_open()
+        self._check_open(principal)
         self._admitting += 1
         try:
             with anyio.CancelScope(shield=True):
@@ -231,11 +237,10 @@ class Runner:
         finally:
             self._admitting -= 1
 
-    def _check_open(self) -> None:
+    def _check_open(self, principal: str) -> None:
         if self._draining or self._group is None:
             raise ShuttingDown("the server is stopping")
-        if len(self._runs.working()) >= self._defaults.max_runs:
-            raise Overloaded("the table of runs", 5.0)
+        self._places.expect_room(principal, anyio.current_time(), round(min(max(self._leg_s, 1.0), 60.0)))
 
     def _begin_leg(
         self, admitted: Admitted, session: Session, model: Model, *, of_request: bool, reserved: bool = False
@@ -244,15 +249,17 @@ class Runner:
         run = admitted.run
         leg = Leg(self._house, run, session, model, admitted.calls, admitted.then, admitted.prompt, reserved=reserved)
         scope = anyio.CancelScope()
+        place = object()
+        self._places.settle(place, session.principal)
         run.begin_leg(scope, of_request=of_request)
         self._runs.add(run)
         if not run.rounds:
             self._house.metrics.run_started(model.id)
-        self._group.start_soon(self._drive, leg, scope)
+        self._group.start_soon(self._drive, leg, scope, place)
         return leg
 
-    async def _drive(self, leg: Leg, scope: anyio.CancelScope) -> None:
-        run = leg.run
+    async def _drive(self, leg: Leg, scope: anyio.CancelScope, place: object) -> None:
+        run, begun = leg.run, anyio.current_time()
         try:
             with scope:
                 await leg.drive()
@@ -263,6 +270,8 @@ class Runner:
                 log.error("the leg of run %s ended without a word", run.id)
                 run.unkept_end = RunDone(RunStatus.FAILED, "error", "an internal error", "internal")
                 run.emit(run.unkept_end)
+            self._places.remove(place)
+            self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)
             for watcher in self.watchers:
                 watcher(run)
@@ -294,7 +303,7 @@ class Runner:
             NotFound: there is none, or it is another principal's.
             AlreadyDecided: it has been answered, has expired, or its run has ended.
         """
-        self._check_open()
+        self._check_open(principal.id)
         pause = await self._runs.pause(pause_id)
         if pause is None or pause.principal != principal.id:
             raise NotFound("approval", pause_id)
@@ -303,7 +312,7 @@ class Runner:
         return await self._owners.ask((principal.id, run.session_id), partial(self._decide, run, pause_id, decision))
 
     async def _decide(self, run: Run, pause_id: str, decision: Decision) -> Run:
-        with self._admission():
+        with self._admission(run.record.principal):
             session = await self._runs.session(run)
             model = self.models.find(run.model)
             calls = await decide(self._house, self._runs, run, session, pause_id, decision)
@@ -378,6 +387,11 @@ class Runner:
         except ToolFailed as error:
             return ToolResult(f"Error: {error}", is_error=True)
 
+    @property
+    def store_trouble(self) -> str | None:
+        """Why the store cannot write; None where it can."""
+        return self._store.trouble
+
     def engines(self) -> dict[str, EngineState]:
         """How each model's engine is doing. Any thread."""
         return {model.id: model.engine.state() for model in self.models.list()}
@@ -404,6 +418,7 @@ class Runner:
         await self.directory.tidy()
         for uid in await self._sessions.expire():
             self._release(uid)
+        await self._store.sweep()
 
     def _release(self, uid: str) -> None:
         for model in self.models.list():

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import anyio
-from cachetools import TTLCache
 
 from tenuto.errors import NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
@@ -14,6 +13,7 @@ from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.owners import Key
 from tenuto.runtime.loop.pending import PendingCall, closing, results_of
+from tenuto.runtime.loop.recent import Recent
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced
@@ -26,9 +26,6 @@ from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
-
-REMEMBERED_RUNS = 2048
-REMEMBERED_S = 600.0
 
 _WHY = {
     Happening.CANCEL: ("cancelled", "cancelled"),
@@ -52,7 +49,7 @@ class Runs:
         self._store = store
         self._models = models
         self._open: dict[str, Run] = {}
-        self._recent: TTLCache[str, Run] = TTLCache(REMEMBERED_RUNS, REMEMBERED_S, timer=house.clock)
+        self._recent = Recent(house.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._loading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._unkept: dict[str, Run] = {}
@@ -81,7 +78,7 @@ class Runs:
             self.deadlines.pop(run.id, None)
         if run.stored or record.status is not RunStatus.PAUSED:
             self._open.pop(run.id, None)
-            self._recent[run.id] = run
+            self._recent.put(run)
         if run.unkept_end is not None:
             self._unkept[run.id] = run
 
@@ -207,7 +204,7 @@ class Runs:
         run.restore(await self._last_event(record))
         self._live[run_id] = run
         if not record.status.is_open:
-            self._recent[run_id] = run
+            self._recent.put(run)
         return run
 
     async def _last_event(self, record: RunRecord) -> RunEvent | None:

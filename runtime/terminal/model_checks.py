@@ -121,8 +121,8 @@ async def _measure(section: Section, pipeline: Pipeline, engine: Engine) -> None
 
 
 async def _round(engine: Engine, tokens: list[int]) -> RoundUsage:
-    engine.reserve()
-    engine.unreserve()
+    engine.reserve(LOCAL.id)
+    engine.unreserve(LOCAL.id)
     # Nothing ends it but its length, so that the figure is one of steps.
     held_to = Round(DECODE_TOKENS, Sampling(), frozenset())
     async for event in engine.submit("doctor", tokens, held_to, principal=LOCAL.id):

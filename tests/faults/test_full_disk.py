@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.e2e.server import Server, environment, script
 pytestmark = pytest.mark.slow
 
 SIZE = "8m"
+RECOVERS_S = 10.0
 RULES = [
     {"user_contains": "sum", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "6 * 7"}}]},
     {"user": "mine", "calls": [{"name": "mine", "arguments": {}}]},
@@ -80,11 +82,32 @@ def assert_kept(client: httpx.Client, talked: dict[str, list[str]]) -> None:
 
 
 def assert_store_failed(response: httpx.Response) -> None:
+    """The first one to find out that the disk is full."""
     assert response.status_code == 500, response.text
     error = response.json()["error"]
     assert (error["type"], error["code"]) == ("server_error", "store_failed")
     assert error["message"].startswith("the store could not write: ")
-    assert "full" in error["message"] or "disk I/O error" in error["message"]
+    assert_full(error["message"])
+
+
+def assert_refused(response: httpx.Response) -> None:
+    """Those who come while that is known."""
+    assert (response.status_code, response.headers["retry-after"]) == (503, "5"), response.text
+    error = response.json()["error"]
+    assert (error["type"], error["code"]) == ("server_error", "store_unavailable")
+    assert_full(error["message"])
+
+
+def assert_full(reason: str) -> None:
+    assert "full" in reason or "disk I/O error" in reason, reason
+
+
+def until_it_writes(client: httpx.Client) -> None:
+    """Nobody tells the server that there is room again."""
+    deadline = time.monotonic() + RECOVERS_S
+    while client.get("/ready").status_code != 200:
+        assert time.monotonic() < deadline, "the server has not noticed that there is room again"
+        time.sleep(0.1)
 
 
 def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(start: Start, disk: Path) -> None:
@@ -94,12 +117,19 @@ def test_a_full_disk_is_told_and_nothing_acknowledged_is_lost(start: Start, disk
         call = say(client, "mine", "mine", tools=[MINE]).json()["choices"][0]["message"]["tool_calls"][0]["id"]
         ballast = fill(disk)
         assert_store_failed(until_full(client, talked))
-        assert_store_failed(say(client, "fresh", "hello " + "z" * 9000))
-        assert client.get("/health").status_code == 200
+        assert_refused(say(client, "fresh", "hello " + "z" * 9000))
+        for path, status in (("/health", 200), ("/ready", 503)):
+            answer = client.get(path)
+            assert answer.status_code == status
+            assert_full(answer.json()["store"])
+        unstored = {"store": False, "messages": [{"role": "user", "content": "hello"}]}
+        assert text_of(client.post("/v1/chat/completions", json=unstored)) == "hello"
         assert client.get("/v1/sessions/fresh").status_code == 404
         assert_kept(client, talked)
 
         ballast.unlink()
+        until_it_writes(client)
+        assert client.get("/health").json() == {"status": "ok"}
         answer = say(client, "fresh", "sum")
         assert text_of(answer) == "told: 42"
         talked["fresh"] = ["sum", "told: 42"]
@@ -134,6 +164,7 @@ def test_a_stream_whose_end_cannot_be_kept_says_so(start: Start, disk: Path) -> 
         assert "store_failed" in last
         assert "the store could not write: " in last
         ballast.unlink()
+        until_it_writes(client)
         assert text_of(say(client, "s", "again")) == "again"
         kept = [item["text"] for item in client.get("/v1/sessions/s").json()["items"]]
     assert kept[:2] == ["hello", "hello"]

@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def directory(store: Store, clock: Clock) -> Directory:
-    return Directory(store, max_sessions=2, ttl_s=60, max_unstored=2, clock=clock)
+    return Directory(store, ttl_s=60, stored_bytes=12_000, unstored_bytes=12_000, clock=clock)
 
 
 async def kept(directory: Directory, id: str, *items: Item, **values: Any) -> Session:
@@ -118,14 +118,44 @@ async def test_a_session_in_memory_only_is_never_in_the_store_and_goes_at_its_ti
     assert await directory.get("alice", id) is None
 
 
-async def test_sessions_in_memory_only_are_refused_over_their_limit(directory: Directory, clock: Clock) -> None:
-    for _ in range(2):
-        await directory.commit(directory.new("alice", stored=False))
-    with pytest.raises(Overloaded):
+async def unstored(directory: Directory, principal: str, **values: Any) -> Session:
+    session = directory.new(principal, stored=False)
+    for name, value in values.items():
+        setattr(session, name, value)
+    await directory.commit(session)
+    return session
+
+
+async def test_sessions_in_memory_only_make_room_for_new_ones_however_many_come(directory: Directory) -> None:
+    ids = [(await unstored(directory, "alice")).id for _ in range(1000)]
+    gc.collect()
+    assert await directory.get("alice", ids[0]) is None
+    assert await directory.get("alice", ids[-1]) is not None
+
+
+async def test_one_who_makes_many_sessions_in_memory_only_leaves_others_theirs(directory: Directory) -> None:
+    kept = (await unstored(directory, "bob")).id
+    for _ in range(100):
+        await unstored(directory, "alice")
+    gc.collect()
+    assert await directory.get("bob", kept) is not None
+
+
+async def test_sessions_in_memory_only_are_refused_where_all_are_at_work(directory: Directory) -> None:
+    busy = [await unstored(directory, "alice", open_run="r") for _ in range(2)]
+    with pytest.raises(Overloaded) as refused:
         directory.new("alice", stored=False)
+    assert refused.value.retry_after_s < 60
     directory.new("alice")
-    clock.now += 61
+    busy[0].open_run = None
     directory.new("alice", stored=False)
+
+
+async def test_a_large_session_counts_for_what_it_is(directory: Directory) -> None:
+    small = ref(await kept(directory, "small", HI))
+    await kept(directory, "large", UserItem("x" * 20_000))
+    gc.collect()
+    assert small() is None
 
 
 async def test_a_session_that_was_never_committed_leaves_nothing_behind(directory: Directory) -> None:

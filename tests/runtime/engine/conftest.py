@@ -14,7 +14,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
 
     def begin(rules: Sequence[dict[str, Any]] = (), *, queue: int = 64, host: int = 1 << 20, **settings: Any) -> Rig:
         engine = {"queue": queue, "host_cache_bytes": host}
-        engine |= {name: settings.pop(name) for name in ("prefill_chunk", "remembered") if name in settings}
+        engine |= {name: settings.pop(name) for name in ("prefill_chunk", "remembered_tokens") if name in settings}
         rigs.append(build(tmp_path / f"script-{len(rigs)}.json", rules, engine, settings))
         return rigs[-1]
 

@@ -64,7 +64,15 @@ class Client:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_after_any_operations_nothing_is_left(make: Make, seed: int) -> None:
-    rig = make(RULES, slots=3, batch_tokens=16, host=1500, prefill_chunk=8, remembered=9, can_truncate=seed % 2 == 0)
+    rig = make(
+        RULES,
+        slots=3,
+        batch_tokens=16,
+        host=1500,
+        prefill_chunk=8,
+        remembered_tokens=9 * 100,
+        can_truncate=seed % 2 == 0,
+    )
     client = Client(rig, seed)
     for _ in range(OPERATIONS):
         await client.act()

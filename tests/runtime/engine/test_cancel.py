@@ -163,7 +163,7 @@ async def test_streams_end_although_a_step_hangs(make: Make) -> None:
     assert "stopped" in (await round.failed()).error
     assert rig.engine.state().alive  # and says so
     with pytest.raises(ShuttingDown):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
 
 
 async def test_a_stopped_engine_refuses_and_may_be_stopped_again(make: Make) -> None:
@@ -178,6 +178,6 @@ async def stop_and_check(rig: Rig) -> None:
     await rig.engine.stop()
     assert not rig.engine.state().alive
     with pytest.raises(ShuttingDown):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     with pytest.raises(ShuttingDown):
         rig.engine.submit("new", rig.prompt("Hello!"), round_of(), principal="alice")

@@ -175,7 +175,7 @@ async def test_an_engine_that_died_says_so_and_ends_all_rounds(make: Make) -> No
     for round in (*rounds, late):
         assert "has stopped" in (await round.failed()).error
     with pytest.raises(ShuttingDown):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     assert not rig.engine.holds("paused", len(prompt) + len(paused.tokens))
     with pytest.raises(ShuttingDown):
         rig.begin("new", prompt)

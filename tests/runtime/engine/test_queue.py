@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import Overloaded
+from tenuto.runtime.engine.engine import SEQUENCE_TOKENS
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.sequence import State
 from tests.runtime.engine.rig import Make
@@ -15,39 +16,39 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_again(make: Ma
     rig.backend.shut()
     rounds = [rig.begin(f"s{number}", rig.prompt("Hello!")) for number in range(3)]
     for _ in range(2):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     with pytest.raises(Overloaded) as refused:
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     assert 1 <= refused.value.retry_after_s <= 60
     rig.backend.open()
     for round in rounds:
         await round.stopped()
     for _ in range(3):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     with pytest.raises(Overloaded):
-        rig.engine.reserve()
+        rig.engine.reserve("alice")
     for _ in range(5):
-        rig.engine.unreserve()
+        rig.engine.unreserve("alice")
 
 
 async def test_what_was_promised_is_never_refused(make: Make) -> None:
     rig = make(slots=1, queue=1)
     for number in range(5):
         await rig.begin(f"s{number}", rig.prompt("Hello!")).stopped()
-    rig.engine.reserve()
-    rig.engine.reserve()
+    rig.engine.reserve("alice")
+    rig.engine.reserve("alice")
     rounds = [rig.begin(f"t{number}", rig.prompt("Hello!")) for number in range(4)]
     for round in rounds:
         await round.stopped()
         assert round.tokens == rig.answer("Hello!")
-    rig.engine.unreserve()
-    rig.engine.unreserve()
+    rig.engine.unreserve("alice")
+    rig.engine.unreserve("alice")
 
 
 async def test_a_place_that_was_not_taken_cannot_be_given_back(make: Make) -> None:
     rig = make()
     with pytest.raises(AssertionError):
-        rig.engine.unreserve()
+        rig.engine.unreserve("alice")
 
 
 async def test_places_add_up(make: Make) -> None:
@@ -59,24 +60,25 @@ async def test_places_add_up(make: Make) -> None:
         for take in takes:
             if take and taken == 5:
                 with pytest.raises(Overloaded):
-                    rig.engine.reserve()
+                    rig.engine.reserve("alice")
             elif take:
-                rig.engine.reserve()
+                rig.engine.reserve("alice")
                 taken += 1
             elif taken:
-                rig.engine.unreserve()
+                rig.engine.unreserve("alice")
                 taken -= 1
         for _ in range(taken):
-            rig.engine.unreserve()
+            rig.engine.unreserve("alice")
 
     check()
 
 
-async def test_only_so_many_sequences_are_remembered_and_the_oldest_are_forgotten(make: Make) -> None:
-    rig = make(slots=2, remembered=5)
+async def test_only_so_many_tokens_are_remembered_and_the_oldest_sequences_are_forgotten(make: Make) -> None:
+    prompts = [make().prompt(f"Hello {number}!") for number in range(10, 22)]
+    each = SEQUENCE_TOKENS + len(prompts[0]) + len(make().answer("Hello 10!"))
+    rig = make(slots=2, remembered_tokens=5 * each)
     lengths = {}
-    for number in range(12):
-        prompt = rig.prompt(f"Hello {number}!")
+    for number, prompt in enumerate(prompts):
         round = rig.begin(f"s{number}", prompt)
         await round.stopped()
         lengths[number] = len(prompt) + len(round.tokens)
@@ -88,8 +90,33 @@ async def test_only_so_many_sequences_are_remembered_and_the_oldest_are_forgotte
     assert host <= 5 * 4 * max(lengths.values())
 
 
+async def test_one_client_with_many_sequences_does_not_make_others_forgotten(make: Make) -> None:
+    rig = make(slots=2, remembered_tokens=6 * 200)
+    kept = rig.begin("mine", rig.prompt("Hello!"), principal="bob")
+    await kept.stopped()
+    length = len(rig.prompt("Hello!")) + len(kept.tokens)
+    for number in range(30):
+        await rig.begin(f"s{number}", rig.prompt(f"Hello {number}!")).stopped()
+    assert rig.engine.holds("mine", length)
+
+
+async def test_one_client_that_fills_the_queue_is_kept_from_what_another_was_refused(make: Make) -> None:
+    rig = make(slots=1, queue=3)
+    for _ in range(4):
+        rig.engine.reserve("alice")
+    with pytest.raises(Overloaded):
+        rig.engine.reserve("bob")
+    rig.engine.unreserve("alice")
+    with pytest.raises(Overloaded):
+        rig.engine.reserve("alice")
+    rig.engine.reserve("bob")
+    rig.engine.unreserve("bob")
+    for _ in range(3):
+        rig.engine.unreserve("alice")
+
+
 async def test_open_rounds_are_never_forgotten(make: Make) -> None:
-    rig = make(slots=2, remembered=1)
+    rig = make(slots=2, remembered_tokens=1)
     rounds = [rig.begin(f"s{number}", rig.prompt(f"Hello {number}!")) for number in range(6)]
     for number, round in enumerate(rounds):
         await round.stopped()

@@ -125,6 +125,15 @@ def test_a_cache_that_was_moved_out_comes_back_whole() -> None:
     assert house.had == 5
 
 
+def test_in_host_memory_whoever_holds_most_gives_way_and_never_another() -> None:
+    house = House(host=4 * ONE, slots=1)
+    house.use("bob's", words("z"), principal="bob")
+    for letter in "abcdefgh":
+        house.use(letter, words(letter))
+    assert house.where("bob's") is Residency.HOST
+    assert [letter for letter in "abcdefgh" if house.where(letter) is Residency.HOST] == ["e", "f", "g"]
+
+
 @pytest.mark.parametrize(("copies", "left"), [(0, ""), (1, "c"), (2, "bc"), (3, "abc")])
 def test_in_host_memory_the_oldest_gives_way(copies: int, left: str) -> None:
     house = House(host=copies * ONE + BYTES, slots=1)
