@@ -5,6 +5,12 @@ from collections.abc import Sequence
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
 
 
+def last_round(items: Sequence[Item]) -> int:
+    """Where the model spoke last; how many items there are where it has not."""
+    places = range(len(items) - 1, -1, -1)
+    return next((place for place in places if isinstance(items[place], AssistantItem)), len(items))
+
+
 def outstanding(items: Sequence[Item]) -> list[ToolCall]:
     """The calls of the last round that have no result yet, the server's too, in call order."""
     for index in range(len(items) - 1, -1, -1):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
-from tenuto.sessions.rounds import outstanding
+from tenuto.sessions.rounds import last_round, outstanding
 from tenuto.sessions.visible import Visible, canonical, difference, visible
 
 
@@ -59,7 +59,8 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
             raise InvalidRequest("a system message cannot be appended to a session", "messages")
     new = list(request[start:])
     _check_results(session, new, outstanding_only=True)
-    return Splice(len(session), tuple(canonical([*session, *new])[len(session) :]))
+    since = last_round(session)  # a result belongs to a call of that round, or of one that comes with it
+    return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
 
 
 def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:

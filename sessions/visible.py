@@ -10,7 +10,6 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
 
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.rounds import ends_turn
@@ -194,8 +193,7 @@ class Trace:
 
     def digest(self, items: Sequence[Item]) -> str:
         """The digest of all visible items; empty where there are none."""
-        same = next((i for i, equal in enumerate(map(is_, self._seen, items)) if not equal), None)
-        same = min(len(self._seen), len(items)) if same is None else same
+        same = self._same(items)
         # Later items can still join the last visible item, so it stays only if another begins within what is the same.
         while self._starts and self._starts[-1] >= same:
             self._pop()
@@ -207,7 +205,7 @@ class Trace:
             chain = _chain(chain, one.item)
             self._starts.append(one.start)
             self._chains.append(chain)
-        self._seen = list(items)
+        self._seen[same:] = items[same:]
         return chain.hex()
 
     def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
@@ -216,6 +214,13 @@ class Trace:
         ends = [index + 1 for index in range(since, len(items)) if ends_turn(items[index])]
         visible_ones = ((end, bisect_left(self._starts, end)) for end in ends)
         return [(end, self._chains[count - 1].hex()) for end, count in visible_ones if count]
+
+    def _same(self, items: Sequence[Item]) -> int:
+        """How many items have been seen. Mostly all are, and then no item is looked at, only where it lies."""
+        end = min(len(self._seen), len(items))
+        if self._seen[:end] == items[:end]:
+            return end
+        return next(place for place in range(end) if self._seen[place] != items[place])
 
     def _pop(self) -> None:
         self._starts.pop()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tenuto.pipelines.scripted.script import Answer, Conversation
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES, ROLES, SPECIALS
@@ -57,22 +56,27 @@ def open_turn(tokens: Sequence[int]) -> int:
     return 0
 
 
-def conversation(tokens: Sequence[int]) -> Conversation:
-    """Read the conversation that stands before an answer; `tokens` end with the role that opens it."""
-    system, user, answers = "", "", 0
+def conversation(tokens: list[int]) -> Conversation:
+    """Read the conversation that stands before an answer; `tokens` end with the role that opens it.
+
+    Only its last turns are looked at one token after the other.
+    """
     results: list[str] = []
-    for role, text in _turns(tokens):
-        if role == ASSISTANT:
-            answers += 1
-        if role == _TOOL:
-            results.append(text)
-        else:
-            results = results if role == ASSISTANT and not text else []
+    user, ongoing = "", True
+    for role, text in _turns_backwards(tokens, len(tokens)):
         if role == _USER:
             user = text
-        elif role == _SYSTEM:
-            system = text
-    return Conversation(system=system, user=user, tool="\n".join(results) if results else None, turn=answers)
+            break
+        if role == _TOOL and ongoing:
+            results.append(text)
+        ongoing = ongoing and (role == _TOOL or (role == ASSISTANT and not text))
+    system = ""
+    if _SYSTEM in tokens:
+        end = len(tokens) - tokens[::-1].index(_SYSTEM)
+        following = (place for place in range(end, len(tokens)) if tokens[place] in ROLES)
+        system = next(_turns_backwards(tokens, next(following, len(tokens))))[1]
+    tool = "\n".join(reversed(results)) if results else None
+    return Conversation(system=system, user=user, tool=tool, turn=tokens.count(ASSISTANT))
 
 
 def answer_tokens(answer: Answer) -> list[int]:
@@ -88,12 +92,13 @@ def answer_tokens(answer: Answer) -> list[int]:
     return [*tokens, END]
 
 
-def _turns(tokens: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Each role token and the text up to the end of its turn."""
-    begins = [place for place, token in enumerate(tokens) if token in ROLES]
-    for begin, limit in pairwise([*begins, len(tokens)]):
-        text = b"".join(PIECES[token] for token in tokens[begin + 1 : limit] if token != END)
-        yield tokens[begin], text.decode(errors="replace")
+def _turns_backwards(tokens: Sequence[int], end: int) -> Iterator[tuple[int, str]]:
+    """Each role token and the text up to the end of its turn, the last first."""
+    for place in range(end - 1, -1, -1):
+        if tokens[place] in ROLES:
+            text = b"".join(PIECES[token] for token in tokens[place + 1 : end] if token != END)
+            yield tokens[place], text.decode(errors="replace")
+            end = place
 
 
 def _bytes(text: str) -> bytes:
