@@ -353,3 +353,28 @@ def test_what_is_lent_is_told_apart_from_what_the_principal_had() -> None:
     house.use("b", [*SYSTEM, *B], principal="bob", named=len(SYSTEM))
     assert house.had == len(SYSTEM)
     assert house.placed.lent == len(SYSTEM) - 20
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 30), host=st.integers(0, 400), slots=st.integers(1, 3), can_truncate=st.booleans())
+def test_whatever_is_done_what_is_told_comes_of_ones_own_and_what_is_lent_is_named(
+    seed: int, host: int, slots: int, can_truncate: bool
+) -> None:
+    house = House(host, slots, can_truncate)
+    dice = random.Random(seed)
+    blocks = [words("s", 20), words("s", 24), [*words("s", 19), 1]]
+    seen: list[tuple[str, list[int], int]] = []
+    for _ in range(40):
+        name = dice.choice("abcdef")
+        principal = {"a": "alice", "b": "alice", "c": "bob"}.get(name, "carol")
+        block = dice.choice(blocks)
+        named = dice.choice([0, len(block)])
+        tokens = [*block, *dice.choices((1, 2), k=dice.randint(1, 4))]
+        house.use(name, tokens, principal, named)
+        own = max((shared(tokens, one) for who, one, _ in seen if who == principal), default=0)
+        others = [one for who, one, size in seen if who != principal and size == named > 0]
+        lent = named if any(one[:named] == tokens[:named] for one in others) else 0
+        assert house.had - house.placed.lent <= own
+        assert house.had <= max(own, lent)
+        assert house.placed.lent in (0, named - (house.had - house.placed.lent))
+        seen.append((principal, tokens, named))
