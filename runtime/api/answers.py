@@ -104,6 +104,7 @@ class DroppedLedgerAnswer(Shape):
 
     fingerprint: str
     reason: str
+    kept_items: int = Field(description="Of the first so many items they are taken over.")
 
 
 class ImportedAnswer(SessionAnswer):

@@ -1,4 +1,4 @@
-"""Ledgers that came with an imported session: believed where each token is what its item says, else dropped. Pure.
+"""Ledgers that came with an imported session: believed as far as each token is what its item says. Pure.
 
 The model would read what a ledger holds, and people see the items; so nothing may stand in the one that is not in the
 other. Each ledger is rendered once and read once, so the cost is linear.
@@ -33,10 +33,11 @@ _ASKED = (UserItem("x"),)
 
 @dataclass(frozen=True, slots=True)
 class DroppedLedger:
-    """A ledger that was not taken over, and why."""
+    """A ledger that was not taken over, or only for the first `kept_items`, and why."""
 
     fingerprint: str
     reason: str
+    kept_items: int = 0
 
 
 def drop_unbelieved(session: Session, codecs: Iterable[Codec]) -> list[DroppedLedger]:
@@ -49,33 +50,38 @@ def drop_unbelieved(session: Session, codecs: Iterable[Codec]) -> list[DroppedLe
     known = list(codecs)
     dropped = []
     for name in list(session.ledgers):
-        reason = _doubt(session, session.ledgers[name], known)
-        if reason is not None:
+        ledger = session.ledgers[name]
+        doubt = _doubt(session, ledger, known)
+        if doubt is None:
+            continue
+        ledger.cut(doubt.kept_items)
+        if not doubt.kept_items:
             del session.ledgers[name]
-            dropped.append(DroppedLedger(name, reason))
+        dropped.append(doubt)
     return dropped
 
 
-def _doubt(session: Session, ledger: Ledger, codecs: Sequence[Codec]) -> str | None:
-    """Why a ledger is not believed."""
-    codec = next((each for each in codecs if made_by(each, ledger.fingerprint)), None)
+def _doubt(session: Session, ledger: Ledger, codecs: Sequence[Codec]) -> DroppedLedger | None:
+    """Why a ledger is not believed, and up to where it is; None where all of it is."""
+    name = ledger.fingerprint
+    codec = next((each for each in codecs if made_by(each, name)), None)
     if codec is None:
-        return "none of the models that are served has made it"
+        return DroppedLedger(name, "none of the models that are served has made it")
     offered = (session.server_tools or (), ())
-    tools = next((each for each in offered if fingerprint(codec, each) == ledger.fingerprint), None)
+    tools = next((each for each in offered if fingerprint(codec, each) == name), None)
     if tools is None:
-        return "it was made with tools that are not in the document"
+        return DroppedLedger(name, "it was made with tools that are not in the document")
     if ledger.tokens and not max(ledger.tokens) < codec.info.vocabulary:
-        return "it has tokens that are not in the vocabulary"
+        return DroppedLedger(name, "it has tokens that are not in the vocabulary")
     items = session.items[: ledger.items]
     try:
         said = _Turns(codec, tools, items, ledger).said()
         rendered = codec.suffix((), items, tools, ended=False, said=said)
     except TemplateFailed as error:
-        return f"the model's chat template refuses its items: {error}"
+        return DroppedLedger(name, f"the model's chat template refuses its items: {error}")
     for place, span in enumerate(rendered.items):
         if list(span) != ledger.span(place):
-            return f"the tokens of item {place} do not say what the item says"
+            return DroppedLedger(name, f"the tokens of item {place} do not say what the item says", place)
     return None
 
 

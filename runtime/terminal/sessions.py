@@ -62,7 +62,8 @@ def import_(remote: Remote, text: str, name: str | None, source: str, *, as_json
     imported = remote.put(session_path(target), document)
     _say(imported, "imported", as_json=as_json)
     for one in imported["dropped_ledgers"]:
-        click.echo(f"its tokens {one['fingerprint'][:8]} are not taken over: {one['reason']}", err=True)
+        kept = f"for its first {one['kept_items']} items only" if one["kept_items"] else "not at all"
+        click.echo(f"its tokens {one['fingerprint'][:8]} are taken over {kept}: {one['reason']}", err=True)
 
 
 def fork(remote: Remote, name: str, new_name: str | None, at: int | None, *, as_json: bool) -> None:
