@@ -14,13 +14,13 @@ from tenuto.errors import CommitUnsettled, Conflict, InvalidRequest, NotFound, S
 from tenuto.sessions import match
 from tenuto.sessions.changes import Change, DeleteSession, PutNote, SaveSession, whole
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.items import Item
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.rounds import completed, last_completed_turn
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.shelf import STORED_BYTES, UNSTORED_BYTES, Key, Shelf
 from tenuto.sessions.store import Store
+from tenuto.sessions.told import Told
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _REFRESH_S = 60
@@ -101,7 +101,7 @@ class Directory:
         self,
         principal: str,
         user: str | None,
-        request: Sequence[Item],
+        request: Told,
         fetch: Callable[[str, str], Awaitable[Session | None]] | None = None,
     ) -> tuple[Session, int] | None:
         """The stored session that a request without an id repeats, and how many of its items.
@@ -120,9 +120,9 @@ class Directory:
             session = await self._by_uid(uid, fetch or self.get)
             if session is None:
                 continue
-            if match.fits(session.items, request):
+            if match.fits(session.items, session.trace, request):
                 whole[uid] = (session, len(session.items))
-            elif at < len(session.items) and match.fits(session.items[:at], request):
+            elif at < len(session.items) and match.fits(session.items, session.trace, request, at):
                 further.append((session, at))
         if whole:
             return next(iter(whole.values())) if len(whole) == 1 else None
@@ -257,6 +257,7 @@ class Directory:
             items=session.items[:keep],
             ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
             server_tools=session.server_tools,
+            trace=session.trace.copy(),
         )
         self._prolong(twin)
         return twin

@@ -6,25 +6,32 @@ has more. Sharing a cache needs none of this; that is proved by equal tokens.
 
 from collections.abc import Sequence
 
-from tenuto.sessions.items import AssistantItem, Item
-from tenuto.sessions.visible import canonical, difference, digests, visible
+from tenuto.sessions.items import Item
+from tenuto.sessions.told import Told
+from tenuto.sessions.visible import Trace, difference
 
 
-def wanted(request: Sequence[Item]) -> list[str]:
+def wanted(request: Told) -> list[str]:
     """The digests of the sessions that the request could go on with, the longest first.
 
     Empty where it repeats no assistant item, as every first request does.
     """
-    seen = visible(canonical(request))
-    first = next((i for i, one in enumerate(seen) if isinstance(one.item, AssistantItem)), len(seen))
-    return digests(seen)[first:-1][::-1]
+    return [chain.hex() for chain in request.trace.chains[request.spoken : -1][::-1]]
 
 
-def fits(session: Sequence[Item], request: Sequence[Item]) -> bool:
-    """Whether the request repeats all visible items of the session, call ids included, and then has more."""
-    mine, theirs = visible(session), visible(canonical(request))
+def fits(session: Sequence[Item], trace: Trace, request: Told, at: int | None = None) -> bool:
+    """Whether the request repeats all visible items of the session, call ids included, and then has more.
+
+    `trace` is the session's; `at`: only the first so many of its items are meant.
+    """
+    mine = trace.until(session, len(session) if at is None else at)
+    theirs, count = request.trace, len(mine)
     return (
-        len(mine) < len(theirs)
-        and any(isinstance(one.item, AssistantItem) for one in mine)
-        and all(difference(one.item, other.item) is None for one, other in zip(mine, theirs, strict=False))
+        request.spoken < count < len(theirs.visible)
+        and mine.digest == theirs.chains[count - 1]
+        and all(
+            difference(mine.visible[place].item, theirs.visible[place].item) is None
+            for place in request.particular
+            if place < count
+        )
     )

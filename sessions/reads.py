@@ -82,7 +82,7 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
     parent = None if row["parent_uid"] is None else Parent(row["parent_uid"], row["parent_at"])
     names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "expires_at", "open_run")
     items = _items(connection, uid)
-    return Session(
+    session = Session(
         **{name: row[name] for name in names},
         parent=parent,
         items=items,
@@ -90,6 +90,8 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         server_tools=None if tools is None else _shared(connection, TOOLS, tools).value,
         approved=frozenset(json.loads(row["approved"])),
     )
+    session.trace.follow(items)  # here, in a reader's thread, and not when it is first asked for
+    return session
 
 
 def _shared(connection: Connection, pool: Pool[T], digest: str) -> Shared[T]:

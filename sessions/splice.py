@@ -1,12 +1,14 @@
 """How a request's items join a session's: appended, or spliced as a full history. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
 from tenuto.sessions.rounds import last_round, outstanding
-from tenuto.sessions.visible import Visible, canonical, difference, visible
+from tenuto.sessions.told import Told
+from tenuto.sessions.visible import Trace, canonical, difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class Splice:
     miss_reason: str | None = None
 
 
-def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
-    """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's.
+def plan(mode: str, session: Sequence[Item], trace: Trace, request: Told) -> Splice:
+    """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's, whose trace this is.
 
     `auto`: a body that holds an assistant item, or any body where the session has none, is a full history; a body
     without one is appended.
@@ -31,10 +33,11 @@ def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
         InvalidRequest: an appended body changes the system item, a result belongs to no call, or there is nothing to
             answer.
     """
-    full = _has_assistant(request) or not _has_assistant(session)
-    decision = (
-        append(session, request) if mode == "append" or (mode == "auto" and not full) else splice(session, request)
-    )
+    full = _has_assistant(request.items) or not _has_assistant(session)
+    if mode == "append" or (mode == "auto" and not full):
+        decision = append(session, request.items)
+    else:
+        decision = splice(session, trace, request)
     last = decision.new[-1] if decision.new else session[decision.keep - 1] if decision.keep else None
     if last is None or (not decision.new and not isinstance(last, UserItem | ToolResultItem)):
         raise InvalidRequest("nothing to answer: the last message must be a user or tool message", "messages")
@@ -63,15 +66,15 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
     return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
 
 
-def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
+def splice(session: Sequence[Item], trace: Trace, request: Told) -> Splice:
     """Take the request as the whole history: keep what it repeats, cut the session there, add the rest.
 
     Raises:
         InvalidRequest: a new result belongs to no call before it.
     """
-    given = canonical(request)
-    mine, theirs = visible(session), visible(given)
-    same, reason = _divergence(mine, theirs)
+    trace.follow(session)
+    given, mine, theirs = request.canonical, trace.visible, request.trace.visible
+    same, reason = _divergence(trace, request)
     keep = mine[same].start if same < len(mine) else len(session)
     new = given[theirs[same].start :] if same < len(theirs) else []
     _check_results(session[:keep], new, outstanding_only=False)
@@ -87,14 +90,20 @@ def _leading_systems(items: Sequence[Item]) -> int:
     return next((i for i, item in enumerate(items) if not isinstance(item, SystemItem)), len(items))
 
 
-def _divergence(mine: Sequence[Visible], theirs: Sequence[Visible]) -> tuple[int, str | None]:
+def _divergence(trace: Trace, request: Told) -> tuple[int, str | None]:
     """How many visible items are the same, and what is wrong with the first that is not."""
-    for index, one in enumerate(mine):
-        if index == len(theirs):
-            return index, f"item {index} ({one.item.kind}) is not in the request"
-        if (what := difference(one.item, theirs[index].item)) is not None:
-            return index, f"item {index} ({one.item.kind}) differs: {what}"
-    return len(mine), None
+    mine, theirs = trace.visible, request.trace.visible
+    shorter = range(min(len(mine), len(theirs)))
+    # Where two digests are equal, so are all before them.
+    same = bisect_left(shorter, True, key=lambda place: trace.chains[place] != request.trace.chains[place])
+    others = (place for place in request.particular if place < same)
+    same = next((place for place in others if difference(mine[place].item, theirs[place].item) is not None), same)
+    if same == len(mine):
+        return same, None
+    if same == len(theirs):
+        return same, f"item {same} ({mine[same].item.kind}) is not in the request"
+    what = difference(mine[same].item, theirs[same].item)
+    return same, f"item {same} ({mine[same].item.kind}) differs: {what}"
 
 
 def _replace_stand_ins(session: Sequence[Item], keep: int, new: list[Item]) -> tuple[int, list[Item]]:
@@ -122,6 +131,8 @@ def _call_id(item: Item) -> str | None:
 
 def _check_results(before: Sequence[Item], new: Sequence[Item], *, outstanding_only: bool) -> None:
     """Hold every new result to a client call before it: an outstanding one, or any one of the history."""
+    if not any(isinstance(item, ToolResultItem) for item in new):
+        return
     if outstanding_only:
         open_ids = {call.id for call in outstanding(before) if not call.server}
     else:

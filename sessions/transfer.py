@@ -103,4 +103,5 @@ def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, 
         ledger = session.ledgers[one.fingerprint] = Ledger(one.fingerprint)
         for span in one.spans:
             ledger.append(span)
+    session.trace.follow(session.items)  # here, where the session is made, and not when it is first used
     return session, read.notes

@@ -183,37 +183,73 @@ def digests(items: Iterable[Visible]) -> list[str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The first visible items of a history, and their digest. `visible` may hold more of them."""
+
+    visible: Sequence[Visible]
+    count: int
+    digest: bytes
+
+    def __len__(self) -> int:
+        return self.count
+
+
 @dataclass(slots=True)
 class Trace:
-    """The digest of a growing list of items, computed for what is new since it was last asked for."""
+    """What is visible of a growing list of items, with digests, computed for what is new since the last time."""
 
+    visible: list[Visible] = field(default_factory=list)
+    chains: list[bytes] = field(default_factory=list)
+    """The k-th is the digest of the visible items up to the k-th."""
     _seen: list[Item] = field(default_factory=list)
-    _starts: list[int] = field(default_factory=list)
-    _chains: list[bytes] = field(default_factory=list)
 
     def digest(self, items: Sequence[Item]) -> str:
         """The digest of all visible items; empty where there are none."""
+        self.follow(items)
+        return self.chains[-1].hex() if self.chains else ""
+
+    def follow(self, items: Sequence[Item]) -> None:
+        """Let it be the trace of these items, of which it has mostly seen all but the last."""
         same = self._same(items)
+        if same == len(items) == len(self._seen):
+            return
         # Later items can still join the last visible item, so it stays only if another begins within what is the same.
-        while self._starts and self._starts[-1] >= same:
+        while self.visible and self.visible[-1].start >= same:
             self._pop()
-        first = self._starts[-1] if self._starts else 0
-        if self._starts:
+        first = self.visible[-1].start if self.visible else 0
+        if self.visible:
             self._pop()
-        chain = self._chains[-1] if self._chains else b""
+        chain = self.chains[-1] if self.chains else b""
         for one in visible(items, first):
             chain = _chain(chain, one.item)
-            self._starts.append(one.start)
-            self._chains.append(chain)
+            self.visible.append(one)
+            self.chains.append(chain)
         self._seen[same:] = items[same:]
-        return chain.hex()
+
+    def until(self, items: Sequence[Item], at: int) -> Seen:
+        """What is visible of the first `at` items."""
+        self.follow(items)
+        count = self._begun(at)
+        if count and self.visible[count - 1].end > at:  # within a visible item
+            twin = Trace()
+            twin.follow(items[:at])
+            return twin.until(items[:at], at)
+        return Seen(self.visible, count, self.chains[count - 1] if count else b"")
 
     def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
         """The turns that end among `items[since:]`: how many items there are up to there, and their digest."""
-        self.digest(items)
+        self.follow(items)
         ends = [index + 1 for index in range(since, len(items)) if ends_turn(items[index])]
-        visible_ones = ((end, bisect_left(self._starts, end)) for end in ends)
-        return [(end, self._chains[count - 1].hex()) for end, count in visible_ones if count]
+        return [(end, self.chains[count - 1].hex()) for end in ends if (count := self._begun(end))]
+
+    def copy(self) -> "Trace":
+        """A trace of its own of the same items."""
+        return Trace([*self.visible], [*self.chains], [*self._seen])
+
+    def _begun(self, at: int) -> int:
+        """How many visible items begin among the first `at`."""
+        return bisect_left(self.visible, at, key=lambda one: one.start)
 
     def _same(self, items: Sequence[Item]) -> int:
         """How many items have been seen. Mostly all are, and then no item is looked at, only where it lies."""
@@ -223,5 +259,5 @@ class Trace:
         return next(place for place in range(end) if self._seen[place] != items[place])
 
     def _pop(self) -> None:
-        self._starts.pop()
-        self._chains.pop()
+        self.visible.pop()
+        self.chains.pop()

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.runtime.loop.holding import check_bias, held
-from tenuto.runtime.loop.keys import Keys, items_digest
+from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
@@ -75,7 +75,7 @@ class Intake:
 
         It must not be at work, nor wait for a person, nor have gone further.
         """
-        if not fits(session.items, turn.items):
+        if not fits(session.items, session.trace, turn.told):
             return False
         if session.open_run is None:
             return True
@@ -91,11 +91,11 @@ class Intake:
         """
         session = found.session
         waiting = await self._waiting_run(session)
-        if waiting is not None and waiting.record.input_digest == items_digest(turn.items):
+        if waiting is not None and waiting.record.input_digest == turn.told.digest:
             calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
-        splice = plan(turn.mode.value, session.items, turn.items)
+        splice = plan(turn.mode.value, session.items, session.trace, turn.told)
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
@@ -109,7 +109,7 @@ class Intake:
             InvalidRequest and its kin: the turn is not valid.
         """
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
-        splice = plan(turn.mode.value, session.items, turn.items)
+        splice = plan(turn.mode.value, session.items, session.trace, turn.told)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         prompt = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
@@ -175,7 +175,7 @@ class Intake:
             now,
             model=model.id,
             options=options.dump(),
-            input_digest=items_digest(turn.items),
+            input_digest=turn.told.digest,
         )
         draft = Draft(session)
         draft.save()
@@ -238,7 +238,7 @@ class Intake:
             first_item=len(draft.items) - new,
             options=options.dump(),
             usage={},
-            input_digest=items_digest(turn.items),
+            input_digest=turn.told.digest,
         )
         run = Run(record, session.id, stored=session.stored)
         run.keep_options(options)

@@ -1,7 +1,6 @@
 """Idempotency-Keys: which run a repeated request gets. Kept with its run: in the store, or in memory only."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 import anyio
@@ -9,7 +8,6 @@ import anyio
 from tenuto.errors import IdempotencyMismatch
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.changes import Change, SaveKey
-from tenuto.sessions.items import Item, item_to_json
 from tenuto.sessions.records import KeyRecord
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.store import Store
@@ -77,10 +75,5 @@ class Keys:
             self._places.remove(name)
 
 
-def items_digest(items: Sequence[Item]) -> str:
-    """Names the items that a request brings."""
-    return hashlib.sha256("\n".join(map(item_to_json, items)).encode()).hexdigest()
-
-
 def _body_digest(turn: Turn) -> str:
-    return turn.body_digest or items_digest(turn.items)
+    return turn.body_digest or turn.told.digest

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Follower | None)
 
 TICK_S = 1.0
+MANY_ITEMS = 256
+"""A turn that brings more is read in a worker thread."""
 ADMISSION_S = 0.01
 """About how long a turn takes from its commit to its run."""
 INTERRUPT_S = 10.0
@@ -132,6 +134,7 @@ class Runner:
         SessionPaused, IdempotencyMismatch, Overloaded, ShuttingDown, StoreUnavailable. MissingToolResults keeps the
         results that came.
         """
+        await _read(turn)
         if turn.idempotency_key is None:
             return await self._start(turn)
         async with self._keys.lock(turn.principal.id, turn.idempotency_key):
@@ -156,6 +159,7 @@ class Runner:
     async def preview(self, turn: Turn) -> tuple[int, ...]:
         """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
         model = self.models.find(turn.model)
+        await _read(turn)
         if turn.session_id is None:
             return await self._intake.preview(turn, model, None)
         known = await self._sessions.fetch(turn.principal.id, turn.session_id)
@@ -178,7 +182,7 @@ class Runner:
         found = None
         if turn.match and turn.stored:
             fetch = self._sessions.fetch
-            found = await self.directory.match(turn.principal.id, turn.user, turn.items, fetch)
+            found = await self.directory.match(turn.principal.id, turn.user, turn.told, fetch)
         if found is None:
             return await self._start_new(turn, model)
         session, at = found
@@ -429,3 +433,9 @@ async def _leave(follower: Follower | None) -> None:
     """Nobody waits for the leg that a command has begun."""
     if follower is not None:
         await follower.disconnected()
+
+
+async def _read(turn: Turn) -> None:
+    """Look at what a turn tells, in a worker thread where that is long."""
+    if len(turn.items) > MANY_ITEMS:
+        await anyio.to_thread.run_sync(turn.told.read)

@@ -46,7 +46,7 @@ class Sessions:
 
     async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
         there = await self._directory.get(session.principal, session.id) is session
-        if not there or not fits(session.items[:at], turn.items):
+        if not there or not fits(session.items, session.trace, turn.told, at):
             return None
         twin = self._directory.twin(session, at, implicit=True)
         notes = await self._store.notes(session.uid)

@@ -19,6 +19,7 @@ from tenuto.sessions.records import RunRecord, RunStatus
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 from tenuto.sessions.tokens import Tokens
+from tenuto.sessions.told import Told
 
 HI, HO = UserItem("hi"), AssistantItem("ho")
 CALL = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
@@ -366,16 +367,16 @@ async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Direc
     session = directory.new("alice")
     session.items += [HI, HO]
     await directory.commit(session, *whole(session))
-    assert await directory.match("alice", None, [HI, HO, HI]) == (session, 2)
-    assert await directory.match("alice", "u", [HI, HO, HI]) is None
-    assert await directory.match("bob", None, [HI, HO, HI]) is None
-    assert await directory.match("alice", None, [HI]) is None
+    assert await directory.match("alice", None, Told([HI, HO, HI])) == (session, 2)
+    assert await directory.match("alice", "u", Told([HI, HO, HI])) is None
+    assert await directory.match("bob", None, Told([HI, HO, HI])) is None
+    assert await directory.match("alice", None, Told([HI])) is None
     twin = await fork(directory, session)
-    assert await directory.match("alice", None, [HI, HO, HI]) is None
+    assert await directory.match("alice", None, Told([HI, HO, HI])) is None
     twin.items += [HI, AssistantItem("more")]
     await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
-    assert await directory.match("alice", None, [*twin.items, HI]) == (twin, 4)
-    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) == (session, 2)
+    assert await directory.match("alice", None, Told([*twin.items, HI])) == (twin, 4)
+    assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) == (session, 2)
 
 
 async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(directory: Directory) -> None:
@@ -383,12 +384,12 @@ async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(d
     session.items += [HI, HO, UserItem("and?"), AssistantItem("so")]
     await directory.commit(session, *whole(session))
     for again in (UserItem("other"), UserItem("and?")):
-        assert await directory.match("alice", None, [HI, HO, again]) == (session, 2)
-    assert await directory.match("alice", None, [HI, AssistantItem("no"), HI]) is None
+        assert await directory.match("alice", None, Told([HI, HO, again])) == (session, 2)
+    assert await directory.match("alice", None, Told([HI, AssistantItem("no"), HI])) is None
     twin = await fork(directory, session, 2)
     twin.items += [UserItem("or?"), AssistantItem("so")]
     await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
-    found = await directory.match("alice", None, [HI, HO, UserItem("third")])
+    found = await directory.match("alice", None, Told([HI, HO, UserItem("third")]))
     assert found in [(session, 2), (twin, 2)], "they are the same up to there"
 
 
@@ -398,7 +399,7 @@ async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(dir
         call = AssistantItem("", "", (ToolCall("c", "f", "{}", server=True),))
         session.items += [HI, call, ToolResultItem("c", "f", result, server=True), HO, UserItem(result)]
         await directory.commit(session, *whole(session))
-    assert await directory.match("alice", None, [HI, HO, UserItem("other")]) is None
+    assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) is None
 
 
 async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directory, store: Store) -> None:
@@ -421,7 +422,10 @@ async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
         await directory.commit(session, *whole(session))
         made.append(session)
     for session, id in zip(made, "ab", strict=True):
-        assert await directory.match("alice", None, [*session.items, ToolResultItem(id, "f", "x")]) == (session, 2)
+        assert await directory.match("alice", None, Told([*session.items, ToolResultItem(id, "f", "x")])) == (
+            session,
+            2,
+        )
 
 
 async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, store: Store, clock: Clock) -> None:

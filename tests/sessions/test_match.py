@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.sessions import match
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, UserItem
-from tenuto.sessions.visible import digests, visible
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.told import Told
+from tenuto.sessions.visible import Trace, digests, visible
 
 HI, HO, NEW = UserItem("hi"), AssistantItem("ho"), UserItem("new")
 
@@ -17,31 +18,39 @@ plain = st.lists(
 )
 
 
+def wanted(request: list[Item]) -> list[str]:
+    return match.wanted(Told(request))
+
+
+def fits(session: list[Item], request: list[Item], at: int | None = None) -> bool:
+    return match.fits(session, Trace(), Told(request), at)
+
+
 def test_a_first_request_looks_for_no_session() -> None:
-    assert match.wanted([SystemItem("s"), HI]) == []
-    assert match.wanted([HI, HO]) == []
+    assert wanted([SystemItem("s"), HI]) == []
+    assert wanted([HI, HO]) == []
 
 
 @given(plain, plain)
 def test_a_session_is_looked_for_exactly_where_it_fits(session: list[Item], request: list[Item]) -> None:
     """For items without reasoning and call ids the digest alone decides."""
     found = digests(visible(session))
-    assert bool(found and found[-1] in match.wanted(request)) == match.fits(session, request)
+    assert bool(found and found[-1] in wanted(request)) == fits(session, request)
 
 
 @given(plain)
 def test_the_longest_session_is_looked_for_first(request: list[Item]) -> None:
     marks = digests(visible(request))
-    wanted = match.wanted(request)
-    assert wanted == [mark for mark in reversed(marks[:-1]) if mark in wanted]
+    looked_for = wanted(request)
+    assert looked_for == [mark for mark in reversed(marks[:-1]) if mark in looked_for]
 
 
 def test_a_session_fits_only_if_all_of_it_is_repeated_and_more_comes() -> None:
-    assert match.fits([HI, HO], [HI, HO, NEW])
-    assert not match.fits([HI, HO], [HI, HO])
-    assert not match.fits([HI, HO, NEW], [HI, HO, UserItem("other")])
-    assert not match.fits([HI], [HI, NEW])
-    assert not match.fits([], [HI, HO, NEW])
+    assert fits([HI, HO], [HI, HO, NEW])
+    assert not fits([HI, HO], [HI, HO])
+    assert not fits([HI, HO, NEW], [HI, HO, UserItem("other")])
+    assert not fits([HI], [HI, NEW])
+    assert not fits([], [HI, HO, NEW])
 
 
 def test_call_ids_decide_where_the_digest_cannot() -> None:
@@ -49,5 +58,23 @@ def test_call_ids_decide_where_the_digest_cannot() -> None:
         return AssistantItem("", "", (ToolCall(id, "f", "{}"),))
 
     assert digests(visible([HI, asking("1")])) == digests(visible([HI, asking("2")]))
-    assert match.fits([HI, asking("1")], [HI, asking("1"), NEW])
-    assert not match.fits([HI, asking("2")], [HI, asking("1"), NEW])
+    assert fits([HI, asking("1")], [HI, asking("1"), NEW])
+    assert not fits([HI, asking("2")], [HI, asking("1"), NEW])
+
+
+SERVER = AssistantItem("Let me see. ", calls=(ToolCall("s1", "look", "{}", server=True),))
+LOOKED = ToolResultItem("s1", "look", "found", server=True)
+
+
+def test_a_place_within_what_a_client_saw_as_one_is_a_place_too() -> None:
+    session: list[Item] = [HI, SERVER, LOOKED, AssistantItem("Here.")]
+    assert fits(session, [HI, AssistantItem("Let me see. "), NEW], at=3)
+    assert not fits(session, [HI, AssistantItem("Let me see. "), NEW])
+    assert fits(session, [HI, AssistantItem("Let me see. Here."), NEW])
+
+
+@given(plain, plain, st.integers(0, 6))
+def test_the_beginning_of_a_session_fits_as_a_session_of_its_own(
+    session: list[Item], request: list[Item], at: int
+) -> None:
+    assert fits(session, request, at) == fits(session[:at], request)

@@ -1,17 +1,29 @@
 """How a request's items join a session's."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidRequest
+from tenuto.sessions import splice as joining
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
-from tenuto.sessions.splice import Splice, plan, splice
-from tenuto.sessions.visible import visible
+from tenuto.sessions.splice import Splice
+from tenuto.sessions.told import Told
+from tenuto.sessions.visible import Trace, visible
 
 SYSTEM, HI, HO = SystemItem("be kind"), UserItem("hi"), AssistantItem("ho")
 ASK = AssistantItem("", "", (ToolCall("c1", "ask", "{}"), ToolCall("c2", "tell", "{}")))
 ONE, TWO = ToolResultItem("c1", "ask", "1"), ToolResultItem("c2", "tell", "2")
+
+
+def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
+    return joining.plan(mode, session, Trace(), Told(request))
+
+
+def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
+    return joining.splice(session, Trace(), Told(request))
 
 
 @st.composite

@@ -1,0 +1,56 @@
+"""What a request tells, in the forms in which matching and splicing look at it, each made once. Pure."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+
+from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, item_to_json
+from tenuto.sessions.visible import Trace, canonical
+
+
+class Told:
+    """A request's items. What is asked of it first takes as long as there are items; `read` does all of that at once.
+
+    It may be read in another thread, if nobody asks meanwhile.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self.items = items
+
+    def read(self) -> None:
+        """Make all forms."""
+        _ = self.digest, self.particular, self.spoken
+
+    @cached_property
+    def canonical(self) -> list[Item]:
+        """The items as sessions keep them."""
+        return canonical(self.items)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """What is visible of them, with digests."""
+        trace = Trace()
+        trace.digest(self.canonical)
+        return trace
+
+    @cached_property
+    def spoken(self) -> int:
+        """The first visible item that is the assistant's; how many there are where none is."""
+        seen = self.trace.visible
+        return next((place for place, one in enumerate(seen) if isinstance(one.item, AssistantItem)), len(seen))
+
+    @cached_property
+    def particular(self) -> list[int]:
+        """The visible items of which equal digests leave something to compare: reasoning or the ids of calls."""
+        return [place for place, one in enumerate(self.trace.visible) if _is_particular(one.item)]
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the items as they came."""
+        return hashlib.sha256("\n".join(map(item_to_json, self.items)).encode()).hexdigest()
+
+
+def _is_particular(item: Item) -> bool:
+    if isinstance(item, AssistantItem):
+        return bool(item.reasoning) or any(call.id for call in item.calls)
+    return isinstance(item, ToolResultItem) and bool(item.call_id)
