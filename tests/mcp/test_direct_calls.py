@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import mcp.types as t
 import pytest
-from mcp import Client
+from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.e2e.server import Server, script
+from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 
 pytestmark = pytest.mark.slow
@@ -76,6 +76,13 @@ async def test_a_tool_that_asks_is_not_called_for_a_program_that_nobody_stands_b
 
 async def test_a_person_who_calls_a_tool_has_approved_it(connect: Connect) -> None:
     async with connect("hers") as client:
+        assert said(await client.call_tool("many__echo", {"text": "hi"})) == "hi"
+
+
+async def test_who_starts_a_program_on_stdio_is_a_person(asking: Server) -> None:
+    arguments = ["-m", "tenuto", "mcp", "--data-dir", str(asking.data_dir)]
+    target = StdioServerParameters(command=sys.executable, args=arguments, env=environment(asking.folder))
+    async with Client(target, cache=None, read_timeout_seconds=60) as client:
         assert said(await client.call_tool("many__echo", {"text": "hi"})) == "hi"
 
 

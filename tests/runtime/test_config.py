@@ -222,3 +222,16 @@ def test_a_server_that_any_web_page_could_reach_does_not_start_without_a_key() -
         load({"allowed_hosts": ("*",)})
     assert load({"allowed_hosts": ("*",), "api_key": ("k",)}).allowed_hosts == ("*",)
     assert load({"allowed_hosts": ("*",), "keys": ('{"key": "k"}',)}).allowed_hosts == ("*",)
+
+
+def test_the_keys_of_the_documentation_can_be_used_as_they_stand() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "principals.md").read_text()
+    toml = page.partition("```toml\n")[2].partition("```")[0]
+    for number in range(3):
+        toml = toml.replace('"..."', f'"key-{number}"', 1)
+    Path("tenuto.toml").write_text(toml)
+    assert [(key.name, key.person, key.admin) for key in load().keys] == [
+        ("ada", True, False),
+        ("ada", False, False),
+        (None, False, True),
+    ]
