@@ -214,6 +214,9 @@ class Codec(Protocol):
             InvalidRequest: what is asked for cannot be enforced: a call, where none is possible, or the answer.
         """
 
+    def knows_grammar(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
+        """Whether `grammar` has at hand what calls that may be made are held to; else it compiles."""
+
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""
 

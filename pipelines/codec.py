@@ -20,6 +20,7 @@ from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
 
 _NOTHING: Mapping[int, Sequence[int]] = MappingProxyType({})
 
+_KNOWN_CHARACTERS = 4 << 20
 _KNOWN_FINGERPRINTS = 256
 """A fingerprint is asked for some times in each request, mostly for the same tools."""
 
@@ -83,6 +84,7 @@ class TemplateCodec:
         )
         self._identity = self._vocabulary.identity()
         self._fingerprints: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], str]] = {}
+        self._known_characters = 0
         self._content = ContentTokenizer(tokenizer.plain_tokens, self._vocabulary)
         stop_texts = [pieces[token].decode("utf-8", "replace") for token in sorted(tokenizer.stop_tokens)]
         self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts)
@@ -107,15 +109,18 @@ class TemplateCodec:
         key = tuple(map(id, tools))
         known = self._fingerprints.get(key)
         if known is None:
-            if len(self._fingerprints) >= _KNOWN_FINGERPRINTS:
+            tool_json = self._template.tool_json(tools)
+            if len(self._fingerprints) >= _KNOWN_FINGERPRINTS or self._known_characters > _KNOWN_CHARACTERS:
                 self._fingerprints.clear()
+                self._known_characters = 0
             # The tools are held with it, so that no other one gets their ids.
-            known = self._fingerprints[key] = (tuple(tools), self._fingerprint(tools))
+            known = self._fingerprints[key] = (tuple(tools), self._fingerprint(tool_json))
+            self._known_characters += len(tool_json)
         return known[1]
 
-    def _fingerprint(self, tools: Sequence[ToolSpec]) -> str:
+    def _fingerprint(self, tool_json: str) -> str:
         digest = hashlib.sha256(self._identity)
-        for text in (self._template.text, self._template.tool_json(tools)):
+        for text in (self._template.text, tool_json):
             part = text.encode("utf-8", "surrogatepass")
             digest.update(b"%d:" % len(part))
             digest.update(part)
@@ -191,6 +196,10 @@ class TemplateCodec:
                 schema cannot be enforced, or not beside calls.
         """
         return self._grammars.source(tools, choice, parallel=parallel, answer=answer)
+
+    def knows_grammar(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
+        """Whether `grammar` has at hand what calls that may be made are held to; else it compiles."""
+        return self._grammars.is_known(tools, parallel=parallel)
 
     def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
         """In words, which strict tools are held to any JSON object all the same, and why."""

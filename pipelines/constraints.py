@@ -1,9 +1,12 @@
 """Grammars that hold calls and answers to their schemas, and their course in one round. Built on llguidance."""
 
+import contextlib
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import numpy as np
 from cachetools import LRUCache
@@ -25,8 +28,14 @@ _OPEN_KEYWORDS = frozenset(
     | {"unevaluatedProperties"}
 )
 
+_CACHE_BYTES = 16 << 20
+_COMPILED_BYTES = 4 << 20
+"""Of the grammars' texts; what is compiled takes several times as much."""
+_LONGEST_FAULT = 500
 _NOT_COMPILED = "the grammar cannot be compiled: "
 _ANY_OBJECT: JsonObject = {"type": "object"}
+
+T = TypeVar("T")
 
 
 class Grammars:
@@ -40,9 +49,10 @@ class Grammars:
         self._size = vocabulary_size
         self._form = form
         self._lock = threading.Lock()
-        self._sources: LRUCache[tuple[Any, ...], tuple[GrammarSource, list[str]]] = LRUCache(128)
-        self._faults: LRUCache[str, str] = LRUCache(1024)
-        self._compiled: LRUCache[str, LLMatcher] = LRUCache(64)
+        # By digest, and bounded by the bytes of the grammars: clients send schemas of megabytes.
+        self._sources: LRUCache[bytes, tuple[GrammarSource, list[str]]] = LRUCache(_CACHE_BYTES, _source_bytes)
+        self._faults: LRUCache[bytes, str] = LRUCache(1024)
+        self._compiled: LRUCache[bytes, tuple[LLMatcher, int]] = LRUCache(_COMPILED_BYTES, itemgetter(1))
 
     def source(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
@@ -66,6 +76,13 @@ class Grammars:
         if choice is ToolChoice.NONE:
             return GrammarSource(banned=frozenset({opener.id}))
         return self._source(tools, choice, parallel)[0]
+
+    def is_known(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
+        """Whether `source` has at hand what calls that may be made are held to; else it compiles."""
+        opener = self._form.opener
+        if not tools or opener is None or opener.id is None:
+            return True
+        return _key(tools, ToolChoice.AUTO, parallel, "") in self._sources
 
     def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
         """In words, which tools are held to any JSON object though they are strict, and why."""
@@ -98,14 +115,12 @@ class Grammars:
     def _source(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str = ""
     ) -> tuple[GrammarSource, list[str]]:
-        schemas = ((tool.name, json.dumps(tool.parameters) if tool.strict else "") for tool in tools)
-        key = (choice, parallel, answer, *schemas)
+        key = _key(tools, choice, parallel, answer)
         with self._lock:
             known = self._sources.get(key)
         if known is None:
             known = self._build(tools, choice, parallel, answer)
-            with self._lock:
-                self._sources[key] = known
+            _keep(self._lock, self._sources, key, known)
         return known
 
     def _build(
@@ -143,31 +158,51 @@ class Grammars:
             return _ANY_OBJECT
         schema = _closed(tool.parameters)
         lark = _lark("arguments_0", [f"arguments_0: {_json_rule(schema)}"])
+        key = _digest(lark)
         with self._lock:
-            fault = self._faults.get(lark)
+            fault = self._faults.get(key)
         if fault is None:
-            fault = self._matcher(lark).get_error()
+            fault = _first_line(self._matcher(lark).get_error())[:_LONGEST_FAULT]
             with self._lock:
-                self._faults[lark] = fault
+                self._faults[key] = fault
         if fault:
-            faults.append(f"the schema of {tool.name} is not enforced: {_first_line(fault)}")
+            faults.append(f"the schema of {tool.name} is not enforced: {fault}")
             return _ANY_OBJECT
         return schema
 
     def _compile(self, lark: str) -> LLMatcher:
         """A matcher of one's own at the grammar's beginning."""
+        key = _digest(lark)
         with self._lock:
-            compiled = self._compiled.get(lark)
-        if compiled is None:
-            compiled = self._matcher(lark)
+            known = self._compiled.get(key)
+        compiled = self._matcher(lark) if known is None else known[0]
+        if known is None:
             if compiled.is_error():
                 raise GenerationFailed(f"{_NOT_COMPILED}{_first_line(compiled.get_error())}")
-            with self._lock:
-                self._compiled[lark] = compiled
+            _keep(self._lock, self._compiled, key, (compiled, len(lark)))
         return compiled.deep_copy()
 
     def _matcher(self, lark: str) -> LLMatcher:
         return LLMatcher(self._grammar_tokenizer(), lark, log_level=0)
+
+
+def _key(tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str) -> bytes:
+    schemas = [(tool.name, tool.parameters if tool.strict else None) for tool in tools]
+    return _digest(json.dumps([choice.value, parallel, answer, schemas]))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _source_bytes(known: tuple[GrammarSource, list[str]]) -> int:
+    return len(known[0].lark) + sum(map(len, known[1])) + 1
+
+
+def _keep(lock: threading.Lock, cache: LRUCache[bytes, T], key: bytes, value: T) -> None:
+    """What is larger than the whole cache is made anew each time."""
+    with lock, contextlib.suppress(ValueError):
+        cache[key] = value
 
 
 class _Course:

@@ -16,6 +16,8 @@ from starlette.types import ASGIApp
 
 from tenuto.errors import ConfigurationError
 from tenuto.pipelines.loader import LoadSettings, load, model_id
+from tenuto.runtime.apart.checks import ArgumentChecks
+from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api.auth import Keys, holder, principal_of
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
@@ -27,6 +29,7 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.mcp.http import Endpoint
+from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.server import build_server
 from tenuto.runtime.metrics import Metrics
@@ -69,10 +72,12 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         folder = stack.enter_context(await anyio.to_thread.run_sync(DataFolder.acquire, settings.data_dir))
         store = await _store(settings, stack)
         metrics = Metrics()
+        pool = Pool()
+        stack.push_async_callback(pool.close)
 
         configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
         news = News()
-        host, registry = await _tools(configs, store, news, stack)
+        host, registry = await _tools(configs, store, news, pool, stack)
         models = await _models(settings, stack)
 
         house = House(
@@ -93,7 +98,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
         yield App(
-            asgi=_asgi(settings, runner, metrics, mcp, host, folder.owner.secret),
+            asgi=_asgi(settings, runner, metrics, mcp, host, pool, folder.owner.secret),
             publish=folder.publish,
             drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
         )
@@ -107,12 +112,14 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
 
 
 async def _tools(
-    configs: tuple[ServerConfig, ...], store: Store, news: News, stack: AsyncExitStack
+    configs: tuple[ServerConfig, ...], store: Store, news: News, pool: Pool, stack: AsyncExitStack
 ) -> tuple[Host, Registry]:
     """The configured servers, and the tools of these and of the built-in ones, kept as they change."""
     changed = Changed()
     host = await stack.enter_async_context(Host(configs, on_change=changed.set))
-    registry = Registry([Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], host.limits)
+    registry = Registry(
+        [Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], host.limits, ArgumentChecks(pool)
+    )
     await host.settled(TOOLS_START_S)
     await registry.refresh()
     await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news))))
@@ -215,7 +222,9 @@ def _defaults(settings: Settings) -> Defaults:
     )
 
 
-def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, host: Host, secret: str) -> ASGIApp:
+def _asgi(
+    settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, host: Host, pool: Pool, secret: str
+) -> ASGIApp:
     """Every route, behind the checks that every request passes."""
     api = ApiSettings(
         max_body_bytes=settings.max_body_bytes,
@@ -226,7 +235,8 @@ def _asgi(settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, h
     holders = _holders(settings)
     keys = Keys(holders, secret, open_to_all=not holders and is_loopback(settings.host))
     app = Starlette(
-        routes=[*routes(runner, metrics, api, host.servers), Route("/mcp", mcp)], exception_handlers=EXCEPTION_HANDLERS
+        routes=[*routes(runner, metrics, api, pool, host.servers), Route("/mcp", BoundedMessages(mcp))],
+        exception_handlers=EXCEPTION_HANDLERS,
     )
     return guarded(app, keys, api)
 

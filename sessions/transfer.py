@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
@@ -12,6 +13,8 @@ from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Parent, Session
 
 VERSION = 1
+MOST_ITEMS = 20_000
+MOST_LEDGERS = 16
 
 _Token = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
@@ -39,8 +42,8 @@ class Document(_Model):
     updated_at: float
     user: str | None = None
     parent: _Parent | None = None
-    items: list[Item]
-    ledgers: list[_Ledger] = []
+    items: Annotated[list[Item], Field(max_length=MOST_ITEMS)]
+    ledgers: Annotated[list[_Ledger], Field(max_length=MOST_LEDGERS)] = []
     tools: list[ToolSpec] | None = None
     notes: dict[str, str] = {}
 
@@ -67,6 +70,15 @@ def export(session: Session, notes: Mapping[str, str]) -> JsonObject:
         "tools": None if session.server_tools is None else _TOOLS.dump_python(list(session.server_tools), mode="json"),
         "notes": dict(notes),
     }
+
+
+def restore_text(text: bytes, principal: str, id: str) -> tuple[Session, dict[str, str]]:
+    """The same from the document's JSON text; takes seconds for the largest."""
+    try:
+        document = from_json(text, allow_inf_nan=False)
+    except ValueError as exc:
+        raise InvalidRequest(f"the body is not valid JSON: {exc}") from None
+    return restore(document, principal, id)
 
 
 def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, str]]:

@@ -121,6 +121,16 @@ class HeadTooLarge(TenutoError):
         self.limit = limit
 
 
+class TookTooLong(InvalidRequest):
+    """What the request asks for was given up, so that it stands in nobody's way."""
+
+    code = "took_too_long"
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(f"{what} takes more than {seconds:g} s, or more memory than there is for it")
+        self.seconds = seconds
+
+
 class Conflict(TenutoError):
     """The state of a thing does not allow the request now."""
 

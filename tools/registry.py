@@ -1,18 +1,21 @@
 """All tools of all servers under the names that models see, and the one way to call them."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 
-from tenuto.errors import ConfigurationError, ToolFailed
+from tenuto.errors import ConfigurationError, TenutoError, ToolFailed
 from tenuto.sessions.items import ToolSpec
 from tenuto.tools.gate import Gate
 from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
 from tenuto.tools.validate import problems
+
+Check = Callable[[dict[str, Any], dict[str, Any]], Awaitable[list[str]]]
+"""Tells in words what is wrong with arguments by a schema; raises TenutoError where that takes too long."""
 
 _LIST_TIMEOUT_S = 10.0
 
@@ -49,19 +52,26 @@ class Exported:
 class Registry:
     """The tools of a fixed list of servers. Event-loop thread only.
 
-    `limits` holds those of servers by name; the others have the defaults. The listing is what `refresh` found last.
+    `limits` holds those of servers by name; the others have the defaults. `check` holds arguments to schemas; by
+    default it does so at once, which is for servers whose schemas are known. The listing is what `refresh` found last.
 
     Raises:
         ConfigurationError: two servers have one name.
     """
 
-    def __init__(self, servers: Sequence[ToolServer], limits: Mapping[str, CallLimits] | None = None) -> None:
+    def __init__(
+        self,
+        servers: Sequence[ToolServer],
+        limits: Mapping[str, CallLimits] | None = None,
+        check: Check | None = None,
+    ) -> None:
         names = [server.name for server in servers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ConfigurationError(f"two tool servers have the name {twice[0]!r}; rename one of them")
         self._servers = {server.name: server for server in servers}
         self._limits = {name: (limits or {}).get(name, CallLimits()) for name in names}
+        self.check = check or _check_here
         self._listed: dict[str, Exported] = {}
         self._seen: dict[str, Exported] = {}
         self._gates: dict[str, Gate] = {}
@@ -114,7 +124,10 @@ class Registry:
         if found is None:
             known = ", ".join(self._listed) or "none"
             return ToolResult(f"Error: there is no tool {name[:100]!r}; the tools are: {known}", is_error=True)
-        wrong = problems(found.tool.spec.parameters, arguments)
+        try:
+            wrong = await self.check(found.tool.spec.parameters, arguments)
+        except TenutoError as exc:
+            return ToolResult(f"Error: the arguments of {name} cannot be checked: {exc}", is_error=True)
         if wrong:
             return ToolResult(f"Error: the arguments of {name} are not valid: {'; '.join(wrong)}", is_error=True)
         limit = self._limits_of(found).timeout_s
@@ -146,6 +159,10 @@ class Registry:
             limits = self._limits_of(found)
             gate = self._gates[found.name] = Gate(found.name, limits.concurrency, limits.waiting)
         return gate
+
+
+async def _check_here(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+    return problems(schema, arguments)
 
 
 def _export(listings: Sequence[tuple[str, Sequence[Tool]]]) -> dict[str, Exported]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,7 +12,7 @@ from starlette.responses import Response
 
 from tenuto.errors import TenutoError
 from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.body import read_body
+from tenuto.runtime.api.body import read_body, understood
 from tenuto.runtime.api.connection import while_connected
 from tenuto.runtime.api.errors import INTERNAL, openai_error_of_run
 from tenuto.runtime.api.merge import MergedStream
@@ -38,11 +39,8 @@ class ChatCompletions:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        chat = read_chat(
-            await read_body(request),
-            request.headers,
-            principal=principal_of(request),
-        )
+        reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
+        chat = await understood(await read_body(request), reader)
         if chat.carried:
             model = self.runner.models.find(chat.turn.model)
             check_modalities(chat.carried, model.id, model.codec.info.modalities)

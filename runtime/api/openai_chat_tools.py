@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pydantic_core import to_json
+
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.api.openai_chat_fields import REFUSED_OF_MCP_TOOLS
@@ -10,6 +12,9 @@ from tenuto.runtime.api.openai_chat_schemas import check_schema
 from tenuto.runtime.api.openai_chat_wire import ChatBody, Choice, Format, Function, Tool
 from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
+
+MOST_TOOL_BYTES = 2 << 20
+"""Of all tools of a request together."""
 
 
 def refuse_of_tools(tools: Any) -> None:
@@ -29,13 +34,18 @@ def read_tools(wire: ChatBody) -> ToolSelection:
     Raises:
         InvalidRequest: a tool or the choice is wrong; UnsupportedParameter for types that are not served.
     """
-    client: list[ToolSpec] = []
+    client: dict[str, ToolSpec] = {}
+    size = 0
     servers: dict[str, tuple[str, ...] | None] = {}
     for index, tool in enumerate(wire.tools or ()):
         path = f"tools[{index}]"
         match tool.type:
             case "function":
-                client.append(_function(tool.function, [spec.name for spec in client], f"{path}.function"))
+                spec = _function(tool.function, client, f"{path}.function")
+                client[spec.name] = spec
+                size += len(spec.description) + len(to_json(spec.parameters))
+                if size > MOST_TOOL_BYTES:
+                    raise InvalidRequest(f"tools: descriptions and schemas may have {MOST_TOOL_BYTES} bytes", "tools")
             case "mcp":
                 label, allowed = _server(tool, servers, path)
                 servers[label] = allowed
@@ -44,7 +54,7 @@ def read_tools(wire: ChatBody) -> ToolSelection:
     choice, only, allowed_names = _choice(wire.tool_choice)
     selection = ToolSelection(
         given=wire.tools is not None,
-        client=tuple(client),
+        client=tuple(client.values()),
         servers=servers,
         choice=choice,
         only=only,
@@ -110,7 +120,7 @@ def _refuse_mcp(tool: dict[str, Any], path: str) -> None:
         raise UnsupportedParameter(f"{path}.allowed_tools.read_only is not served", f"{path}.allowed_tools.read_only")
 
 
-def _function(function: Function | None, taken: list[str], path: str) -> ToolSpec:
+def _function(function: Function | None, taken: Collection[str], path: str) -> ToolSpec:
     if function is None:
         raise InvalidRequest(f"{path}: field required", path)
     if function.name in taken:

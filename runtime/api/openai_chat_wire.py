@@ -15,6 +15,10 @@ from tenuto.tools.approvals import Permission
 
 MOST_CHOICES = 16
 MOST_TOP_LOGPROBS = 20
+MOST_MESSAGES = 20_000
+MOST_TOOLS = 1_000
+MOST_DESCRIPTION = 64 << 10
+"""Characters that describe a tool."""
 
 
 def _parts(value: Any) -> Any:
@@ -110,7 +114,7 @@ class Function(Wire):
     """A tool that the client runs. Strict unless it says no."""
 
     name: Name
-    description: str | None = None
+    description: Annotated[str, Field(max_length=MOST_DESCRIPTION)] | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
@@ -179,7 +183,7 @@ class Format(Wire):
 class ChatBody(SamplingFields):
     """A chat completions request. None: not said."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES)]
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     max_tokens: Limit | None = None
     max_completion_tokens: Limit | None = None
@@ -187,7 +191,7 @@ class ChatBody(SamplingFields):
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
     response_format: Format | None = None
 
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Annotated[
         Choice | None,
         BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | Choice | None),

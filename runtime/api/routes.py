@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api import operations
 from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.auth import Authentication, Keys
@@ -47,13 +48,13 @@ class ApiSettings:
 
 
 def routes(
-    runner: Runner, metrics: Metrics, settings: ApiSettings, mcp_servers: Sequence[McpServer] = ()
+    runner: Runner, metrics: Metrics, settings: ApiSettings, apart: Pool, mcp_servers: Sequence[McpServer] = ()
 ) -> list[Route]:
     """All routes of the HTTP API, but for /mcp. From now on the metrics show this runner's engines. Once a server."""
     metrics.watch(partial(gauges, runner), partial(server_gauges, runner))
     chat = ChatCompletions(runner, settings.keep_alive_s)
     runs = RunsApi(runner, settings.keep_alive_s)
-    sessions = SessionsApi(runner)
+    sessions = SessionsApi(runner, apart)
     models = ModelsApi(runner.models)
     completions = Completions(runner, settings.keep_alive_s)
     tokens = TokenizeApi(runner)

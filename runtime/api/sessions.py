@@ -1,6 +1,7 @@
 """/v1/sessions: list, export, import, delete, fork."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -8,13 +9,20 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.errors import InvalidRequest
+from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
+from tenuto.runtime.api.body import LARGE_BYTES, Wire, parse_object, read_body, validate
 from tenuto.runtime.api.openai_chat_request import checked_session_id
 from tenuto.runtime.api.query import number, switch
+from tenuto.runtime.json_bounds import has_at_most
 from tenuto.runtime.loop.described import session_facts, session_page
 from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.transfer import restore_text
 
+MOST_VALUES = 2_000_000
+"""Most of them are tokens, of which a session has as many as its model has read."""
+IMPORT_S = 10.0
 _PAGE, _MAX_PAGE = 20, 100
 
 
@@ -30,6 +38,7 @@ class SessionsApi:
     """The endpoints."""
 
     runner: Runner
+    apart: Pool
 
     async def index(self, request: Request) -> Response:
         """A page of the caller's sessions, those last used first."""
@@ -46,9 +55,16 @@ class SessionsApi:
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""
-        body = parse_object(await read_body(request))
+        principal = principal_of(request)
         session_id = checked_session_id(request.path_params["id"], "id")
-        session, dropped = await self.runner.import_session(principal_of(request), session_id, body)
+        body = await read_body(request)
+        if len(body) < LARGE_BYTES:
+            session, dropped = await self.runner.import_session(principal, session_id, parse_object(body))
+        else:
+            if not has_at_most(body, MOST_VALUES):
+                raise InvalidRequest(f"a session may have {MOST_VALUES} JSON values")
+            read = partial(self.apart.do, "reading the session", restore_text, seconds=IMPORT_S)
+            session, dropped = await self.runner.keep_imported(*await read(body, principal.id, session_id))
         return _json(session_facts(session) | {"dropped_ledgers": [asdict(one) for one in dropped]})
 
     async def delete(self, request: Request) -> Response:

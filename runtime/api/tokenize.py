@@ -1,6 +1,7 @@
 """POST /tokenize and /detokenize, as llama-server has them: text to tokens and back, and what a chat would send."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -12,18 +13,22 @@ from starlette.responses import Response
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
+from tenuto.runtime.api.body import Wire, read_body, read_wire, understood
 from tenuto.runtime.api.completions_request import prompt_tokens
 from tenuto.runtime.api.openai_chat_messages import check_modalities
 from tenuto.runtime.api.openai_chat_request import read_chat
 from tenuto.runtime.loop.runner import Runner
 
+MOST_CHARACTERS = 2 << 20
+_AT_ONCE = 10_000
+"""More tokens than that become JSON in a thread."""
+
 
 class TokenizeBody(Wire):
     """Text as `content` or `prompt`, or the `messages` and `tools` of a chat, which its own reader reads."""
 
-    content: str | None = None
-    prompt: str | None = None
+    content: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
+    prompt: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
     messages: list[Any] | None = None
     model: str | None = None
     add_special: bool | None = None
@@ -47,7 +52,7 @@ class TokenizeApi:
     async def tokenize(self, request: Request) -> Response:
         """The tokens of a text, or those that the model would read of a chat."""
         body = await read_body(request)
-        wire = validate(TokenizeBody, parse_object(body))
+        wire = await understood(body, partial(read_wire, TokenizeBody))
         model = self.runner.models.find(wire.model or None)
         given = [name for name in ("content", "prompt", "messages") if getattr(wire, name) is not None]
         if len(given) != 1:
@@ -56,21 +61,23 @@ class TokenizeApi:
             tokens = await self._chat(body, request)
         else:
             tokens = await anyio.to_thread.run_sync(_text_tokens, model.codec, wire)
-        return _json({"tokens": _with_pieces(model.codec, tokens) if wire.with_pieces else tokens})
+        answer = partial(_tokens_json, model.codec, tokens, with_pieces=wire.with_pieces is True)
+        return _json(await anyio.to_thread.run_sync(answer) if len(tokens) > _AT_ONCE else answer())
 
     async def detokenize(self, request: Request) -> Response:
         """The text of tokens, control tokens included."""
-        wire = validate(DetokenizeBody, parse_object(await read_body(request)))
+        wire = await understood(await read_body(request), partial(read_wire, DetokenizeBody))
         codec = self.runner.models.find(wire.model or None).codec
         size = codec.info.vocabulary
         for index, token in enumerate(wire.tokens):
             if token >= size:
                 param = f"tokens[{index}]"
                 raise InvalidRequest(f"{param}: there is no token {token}; the model has 0 to {size - 1}", param)
-        return _json({"content": codec.detokenize(wire.tokens)})
+        return _json(to_json({"content": codec.detokenize(wire.tokens)}))
 
     async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
-        chat = read_chat(body, request.headers, principal=principal_of(request))
+        reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
+        chat = await understood(body, reader)
         model = self.runner.models.find(chat.turn.model)
         check_modalities(chat.carried, model.id, model.codec.info.modalities)
         return await self.runner.preview(replace(chat.turn, model=model.id))
@@ -86,6 +93,10 @@ def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:
     return prompt_tokens(codec, text) if wire.add_special else tuple(codec.tokenize(text))
 
 
+def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) -> bytes:
+    return to_json({"tokens": _with_pieces(codec, tokens) if with_pieces else tokens})
+
+
 def _with_pieces(codec: Codec, tokens: tuple[int, ...]) -> list[dict[str, Any]]:
     """Each token with its text, or with its bytes where they are no text by themselves."""
     return [{"id": token, "piece": _piece(codec.piece(token))} for token in tokens]
@@ -98,5 +109,5 @@ def _piece(data: bytes) -> str | list[int]:
         return list(data)
 
 
-def _json(value: Any) -> Response:
-    return Response(to_json(value), media_type="application/json")
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")

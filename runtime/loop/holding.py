@@ -20,13 +20,16 @@ def check_bias(codec: Codec, sampling: Sampling) -> None:
 
 
 async def held(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
-    """The options with the schema that the answer is held to. Compiles in a thread what the rounds will need.
+    """The options with the schema that the answer is held to. Compiles in a thread what the rounds will need: the event
+    loop finds it made.
 
     Raises:
         InvalidRequest: the model cannot be held to the calls or the answer that are asked for.
     """
     if response is None and options.allowed is None and options.choice is not ToolChoice.REQUIRED:
-        return options
+        tools = options.callable(options.choice)
+        if options.choice is ToolChoice.NONE or codec.knows_grammar(tools, parallel=options.parallel):
+            return options
     return await anyio.to_thread.run_sync(_hold, codec, options, response)
 
 

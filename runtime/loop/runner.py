@@ -1,7 +1,7 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -344,7 +344,10 @@ class Runner:
 
         Raises InvalidRequest, SessionBusy.
         """
-        session, notes = transfer.restore(document, principal.id, id)
+        return await self.keep_imported(*transfer.restore(document, principal.id, id))
+
+    async def keep_imported(self, session: Session, notes: Mapping[str, str]) -> tuple[Session, list[DroppedLedger]]:
+        """Put what `transfer.restore` made in the place of the session of that id. Raises SessionBusy."""
         codecs = [model.codec for model in self.models.list()]
         dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
         replaced = await self._sessions.install(session, notes)

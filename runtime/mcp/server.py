@@ -30,7 +30,6 @@ from tenuto.sessions.items import Attachment
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
-from tenuto.tools.validate import problems
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ class _Desk:
         name = params.name
         expect_json("the arguments", arguments)
         if name in INPUTS:
-            check(arguments, INPUTS[name])
+            await self._check(arguments, INPUTS[name])
         if name == chat.CHAT:
             return await self._chat(context, params, principal)
         if name == RUN_RESUME:
@@ -177,6 +176,11 @@ class _Desk:
         run = await self._decide(principal, answer.pause_id, answer.decision)
         telling = chat.Telling(context.session.report_progress, first=answer.first, told=answer.last)
         return await self._follow(context, principal, run, telling)
+
+    async def _check(self, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
+        """Raise InvalidRequest where the arguments do not fit the schema."""
+        if wrong := await self._runner.registry.check(schema, arguments):
+            raise InvalidRequest("the arguments are not valid: " + "; ".join(wrong))
 
     def _turn(self, context: Context, principal: Principal, arguments: dict[str, Any]) -> Turn:
         return chat.turn(
@@ -261,13 +265,6 @@ def expect_json(what: str, value: Any) -> None:
         raise InvalidRequest(f"{what} must be valid Unicode: there is a lone surrogate, {half}") from None
     except ValueError:
         raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are no numbers") from None
-
-
-def check(arguments: dict[str, Any], schema: dict[str, Any]) -> None:
-    """Raise InvalidRequest where the arguments do not fit the schema."""
-    wrong = problems(schema, arguments)
-    if wrong:
-        raise InvalidRequest("the arguments are not valid: " + "; ".join(wrong))
 
 
 def _chat_result(answer: Answer, telling: chat.Telling) -> t.CallToolResult:

@@ -235,11 +235,12 @@ def _tool(parameters: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        ({"type": "object", "properties": 5}, "5 is not of type 'object' at $.properties"),
-        ({"type": "object", "required": "a"}, "'a' is not of type 'array' at $.required"),
+        ({"type": "object", "properties": 5}, '5 is not of type "object" at $.properties'),
+        ({"type": "object", "$schema": []}, "[] is not of type \"string\" at $['$schema']"),
+        ({"type": "object", "required": "a"}, '"a" is not of type "array" at $.required'),
         (
             {"type": "object", "properties": {"a": {"type": "objekt"}}},
-            "'objekt' is not valid under any of the given schemas at $.properties.a.type",
+            "\"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword at $.properties.a.type",
         ),
     ],
 )

@@ -89,7 +89,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_server() -> None:
     registry = await registry_of(Server("s", answer=unreachable))
     result = await registry.call("s__echo", {"text": 5}, CONTEXT)
     assert result == ToolResult(
-        "Error: the arguments of s__echo are not valid: text: 5 is not of type 'string'", is_error=True
+        'Error: the arguments of s__echo are not valid: text: 5 is not of type "string"', is_error=True
     )
 
 

@@ -28,7 +28,7 @@ def test_arguments_that_fit_have_no_problems() -> None:
     ("arguments", "told"),
     [
         ({}, ["city is missing", "days is missing"]),
-        ({"city": 5, "days": 1}, ["city: 5 is not of type 'string'"]),
+        ({"city": 5, "days": 1}, ['city: 5 is not of type "string"']),
         ({"city": "Rome", "days": 0}, ["days: 0 is less than the minimum of 1"]),
         ({"city": "Rome", "days": 1, "where": {}}, ["where.lat is missing"]),
         (
@@ -46,7 +46,7 @@ def test_problems_are_bounded_in_number_and_length() -> None:
     told = problems(schema, {str(n): "x" * 10_000 for n in range(100)})
     assert len(told) == MAX_PROBLEMS
     assert all(len(problem) <= MAX_PROBLEM_CHARACTERS + 20 for problem in told)
-    assert all(problem.endswith("is not of type 'integer'") for problem in told)
+    assert all(problem.endswith('is not of type "integer"') for problem in told)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_schema_that_cannot_be_used_settles_nothing(schema: dict[str, Any]) ->
 
 def test_references_inside_the_schema_are_followed() -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
-    assert problems(schema, {"a": "1"}) == ["a: '1' is not of type 'integer'"]
+    assert problems(schema, {"a": "1"}) == ['a: "1" is not of type "integer"']
 
 
 @given(st.dictionaries(st.sampled_from(["city", "days", "where", "x"]), st.none() | st.integers() | st.text()))
