@@ -1,0 +1,118 @@
+"""The model of the simulation: what it answers, and a backend that keeps what it was fed and fails where it is told to."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from tenuto.errors import GenerationFailed
+from tenuto.pipelines.base import Pending, Row, RowFailed, Sampled, Snapshot
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
+from tenuto.sessions.items import ToolSpec
+from tests.simulation.world import Injected
+
+CALLS = {
+    "write": ("b__put",),
+    "look": ("b__get",),
+    "ask": ("g__put",),
+    "mine": ("mine",),
+    "both": ("b__put", "mine"),
+    "two": ("g__put", "b__put"),
+    "again": ("g__put",),
+}
+"""What the model calls where the user says this and a word."""
+
+MINE = ToolSpec(
+    "mine",
+    "The client's.",
+    {"type": "object", "properties": {"w": {"type": "string"}}, "required": ["w"]},
+    strict=False,
+)
+
+
+def _rules() -> list[dict[str, Any]]:
+    calls = [
+        {
+            "user_matches": f"^{say} (?P<word>.+)$",
+            "calls": [{"name": name, "arguments": {"w": "${word}"}} for name in names],
+        }
+        for say, names in CALLS.items()
+    ]
+    return [
+        *calls,
+        {"user_matches": "^long (?P<word>.+)$", "text": "${word}" + " and on" * 6},
+        {"user_matches": "^fail (?P<word>.+)$", "text": "it ${word}", "fail": "forward", "fail_at": 3},
+        {"user_matches": "^sampler (?P<word>.+)$", "text": "it ${word}", "fail": "sampler", "fail_at": 3},
+        {"tool_matches": "^once more (?P<word>.+)$", "calls": [{"name": "g__put", "arguments": {"w": "x"}}]},
+        {"tool_contains": "", "text": "told: ${tool}"},
+    ]
+
+
+@cache
+def script(slots: int) -> Script:
+    """The script for so many slots."""
+    return Script.model_validate({"slots": slots, "cells": 8192, "batch_tokens": 2048, "rules": _rules()})
+
+
+@cache
+def codec() -> TemplateCodec:
+    """Immutable, so every history has the same."""
+    return TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
+
+
+def chained(before: int, token: int) -> int:
+    """Names a sequence of tokens by the name of what stood before the last one, and that."""
+    return hash((before, token))
+
+
+class FedBackend(ScriptedBackend):
+    """The scripted backend. `seen` names every context after each sample: what the model has read, and its answer."""
+
+    def __init__(self, slots: int, seen: set[int], fails: Callable[[str], bool], failed: Callable[[], None]) -> None:
+        super().__init__(script(slots))
+        self._seen, self._fails_now, self._failed = seen, fails, failed
+        self._names: dict[int, tuple[int, int]] = {}
+
+    def launch(self, rows: Sequence[Row]) -> Any:
+        if self._fails_now("step"):
+            raise Injected("a step that fails")
+        try:
+            return super().launch(rows)
+        except GenerationFailed:
+            self._failed()
+            raise
+
+    def collect(self, pending: Pending) -> Sampled:
+        rows: Sequence[Row] = pending.rows  # type: ignore[attr-defined]
+        samples = [
+            RowFailed(Injected("a sample that fails")) if row.sampler is not None and self._fails_now("sample") else one
+            for row, one in zip(rows, super().collect(pending), strict=True)
+        ]
+        for row, sample in zip(rows, samples, strict=True):
+            if isinstance(sample, int):
+                self._seen.add(chained(self._name(row.slot), sample))
+        return samples
+
+    def fork(self, source: int, target: int, tokens: int) -> None:
+        super().fork(source, target, tokens)
+        self._names.pop(target, None)
+
+    def truncate(self, slot: int, tokens: int) -> bool:
+        self._names.pop(slot, None)
+        return super().truncate(slot, tokens)
+
+    def release(self, slot: int) -> None:
+        self._names.pop(slot, None)
+        super().release(slot)
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        self._names.pop(slot, None)
+        super().restore(slot, snapshot)
+
+    def _name(self, slot: int) -> int:
+        tokens = self._slots[slot].tokens
+        known, name = self._names.get(slot, (0, 0))
+        for token in tokens[known:]:
+            name = chained(name, token)
+        self._names[slot] = len(tokens), name
+        return name
