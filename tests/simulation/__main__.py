@@ -1,7 +1,7 @@
 """`make simulate`: plays histories by number, and shows the shortest one that goes wrong.
 
-    python -m tests.simulation --histories 20000
-    python -m tests.simulation --seed 1234 --verbose
+python -m tests.simulation --histories 20000
+python -m tests.simulation --seed 1234 --verbose
 """
 
 import argparse

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from tenuto.errors import SessionPaused, StoreFailed, TenutoError
+from tenuto.runtime.api.connection import ClientGone
 from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tests.simulation.history import BYSTANDER, Op
 from tests.simulation.oracle import Claim, Said
 from tests.simulation.script import MINE
-from tests.simulation.server import ClientGone, Reply, Server
+from tests.simulation.server import Reply, Server
 
 if TYPE_CHECKING:
     from tests.simulation.play import Play

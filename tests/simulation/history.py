@@ -1,7 +1,7 @@
 """What happens in a history, as data made from its seed: who asks for what and when, and what goes wrong. Pure."""
 
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 EVERYBODY = ("alice", "bob")
 BYSTANDER = "carol"
@@ -49,7 +49,9 @@ class Op:
             for one in fields(self)
             if one.name not in ("client", "kind", "principal", "after") and getattr(self, one.name) != one.default
         ]
-        return f"client {self.client} ({self.principal}) after {self.after:.3f} s: {self.kind} {' '.join(given)}".rstrip()
+        return (
+            f"client {self.client} ({self.principal}) after {self.after:.3f} s: {self.kind} {' '.join(given)}".rstrip()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,4 @@ def _bystander(chance: random.Random) -> list[Op]:
 
 
 def _with(op: Op, **changes: object) -> Op:
-    from dataclasses import replace
-
     return replace(op, **changes)  # type: ignore[arg-type]

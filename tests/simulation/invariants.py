@@ -11,7 +11,7 @@ from tenuto.sessions import reads, tables
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import RunRecord
 from tenuto.sessions.session import Session
-from tests.simulation.journal import WatchedStore
+from tests.simulation.journal import Pause, WatchedStore
 from tests.simulation.script import chained
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def _check_expected(play: "Play", found: dict[tuple[str, str], Session]) -> None
             play.wrong(f"session {key[1]} of {key[0]} is there although its end was acknowledged")
 
 
-def _session_problems(
-    play: "Play", session: Session, open_runs: dict[str, RunRecord], *, recovered: bool
-) -> list[str]:
+def _session_problems(play: "Play", session: Session, open_runs: dict[str, RunRecord], *, recovered: bool) -> list[str]:
     problems = item_problems(session.items, waits=session.open_run is not None)
     if session.open_run is not None and session.open_run not in open_runs and recovered:
         problems.append(f"its open run {session.open_run} has ended")
@@ -133,15 +131,13 @@ def check_effects(play: "Play") -> None:
             _check_permission(play, effect.call, effect.session, pauses.get(effect.call))
 
 
-def _check_permission(play: "Play", call: str, session: str | None, pause: object) -> None:
-    from tests.simulation.journal import Pause
-
+def _check_permission(play: "Play", call: str, session: str | None, pause: Pause | None) -> None:
     oracle = play.oracle
     remembered = any(
         one.session == session and one.tool == "g__put" and oracle.may_remember(one.id)
         for one in play.journal.pauses.values()
     )
-    if isinstance(pause, Pause):
+    if pause is not None:
         if oracle.denied(pause.id):
             play.wrong(f"call {call} was made although {pause.id} was denied")
         elif not (oracle.may_approve(pause.id) or remembered):

@@ -15,7 +15,6 @@ from tests.simulation.history import BYSTANDER, Fault
 from tests.simulation.loop import Process
 from tests.simulation.world import Injected
 
-
 _NAMES = ("principal", "uid", "id", "run_id", "session_uid", "of_uid")
 """Under which names rows tell whose they are."""
 

@@ -51,7 +51,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._chance, self._haste = chance, haste
         self._now = self._heard = 0.0
         self._numbers = count(1)
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda _, details: self.errors.append(details))
 
     def time(self) -> float:
@@ -62,7 +62,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Somebody has kept the only thread for so long."""
         self._now += seconds
 
-    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> Any:
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         """What another thread would say: heard a little later, or when its present step is over, and in order."""
         self._check_closed()  # type: ignore[attr-defined]
         self._heard = max(self._heard + 1e-9, self._now + self.step_s + self._chance.random() * 0.001)

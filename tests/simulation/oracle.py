@@ -117,9 +117,7 @@ class Oracle:
 
     def gone(self, key: Key) -> bool:
         """Whether the session must not be there: its end was told, and nobody can have made it again."""
-        return any(
-            wipe.done and not any(said.may_follow(wipe) for said in self.said[key]) for wipe in self.wiped[key]
-        )
+        return any(wipe.done and not any(said.may_follow(wipe) for said in self.said[key]) for wipe in self.wiped[key])
 
     def _wiped_since(self, key: Key, claim: Said) -> bool:
         wipes = [*self.wiped[key], *(one for one in self.said[key] if one.wipes and one is not claim)]
@@ -147,4 +145,6 @@ class Oracle:
 
     def cancel_told(self, run: str) -> float | None:
         """When it was first told that the run is cancelled."""
-        return min((claim.until for claim in self.cancelled[run] if claim.done and claim.until is not None), default=None)
+        return min(
+            (claim.until for claim in self.cancelled[run] if claim.done and claim.until is not None), default=None
+        )

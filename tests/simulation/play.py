@@ -1,41 +1,42 @@
 """Plays one history: the server's processes and their clients on one loop, and what must hold while and after."""
 
 import asyncio
+import atexit
 import contextlib
 import gc
 import logging
 import random
 import shutil
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 import anyio
 
-from tenuto.errors import ShuttingDown, StoreFailed, TenutoError
+from tenuto.errors import StoreFailed, TenutoError
+from tenuto.runtime.api.connection import ClientGone
 from tenuto.sessions.store import Store
-from tenuto.threads import Body
 from tests.simulation.clients import Known, Lost, perform
+from tests.simulation.faults import Faults
 from tests.simulation.history import BYSTANDER, History, Op
 from tests.simulation.invariants import check_decisions, check_effects, check_files
 from tests.simulation.journal import Journal
-from tests.simulation.loop import PROCESS, SimulatedLoop, Standstill
+from tests.simulation.loop import SimulatedLoop, Standstill
 from tests.simulation.oracle import Oracle, Said
 from tests.simulation.server import Reply, Server
 from tests.simulation.tools import Outside
-from tests.simulation.world import EPOCH, Driven, Log, is_injected, simulated
+from tests.simulation.world import EPOCH, Log, is_injected, simulated
 
 T = TypeVar("T")
 
 REST_S, DOWN_S = 200.0, 0.05
-STEP_S, COMMIT_S = 0.003, 0.004
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Verdict:
 
 def play(history: History, *, trace: bool = False) -> Verdict:
     """Play a history from its beginning."""
+    empty = _empty()
     loop = SimulatedLoop(random.Random(f"{history.seed}/schedule"), history.haste)
     folder = Path(mkdtemp(prefix="history-", dir=_memory()))
     log = Log()
@@ -60,7 +62,7 @@ def play(history: History, *, trace: bool = False) -> Verdict:
     unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         with simulated(loop, chance, log):
-            one = Play(history, loop, folder, chance, log, trace)
+            one = Play(history, loop, folder, empty, chance, log, trace)
             return one.run()
     finally:
         gc.enable()
@@ -72,24 +74,30 @@ class Play:
     """A history under way. What it has found wrong is in `violations`."""
 
     def __init__(
-        self, history: History, loop: SimulatedLoop, folder: Path, chance: random.Random, log: Log, trace: bool
+        self,
+        history: History,
+        loop: SimulatedLoop,
+        folder: Path,
+        empty: Path,
+        chance: random.Random,
+        log: Log,
+        trace: bool,
     ) -> None:
         self.history, self.loop, self.chance, self.log = history, loop, chance, log
         self.now = loop.time
         self.oracle = Oracle(loop.time)
         self.journal = Journal(history.faults, self.wrong)
-        self.outside = Outside(loop.time, self._tool_fault)
+        self.faults = Faults(history.faults, loop, chance, self.journal)
+        self.outside = Outside(loop.time, self.faults.of_call)
         self.known = Known()
         self.begun: list[tuple[str, str]] = []
         self.legs: Counter[str] = Counter()
         self.seen: set[int] = set()
         self.violations: list[str] = []
         self.lines: list[str] = []
-        self._trace, self._folder = trace, folder
+        self._trace, self._folder, self._empty = trace, folder, empty
         self._outside = Context()
-        self._counts: Counter[str] = Counter()
         self._servers: list[Server] = []
-        self._touched = False
 
     def run(self) -> Verdict:
         """Play it to its end."""
@@ -104,8 +112,6 @@ class Play:
         self._check_log()
         steps, seconds = self.loop.steps, self.loop.time()
         self._bury()
-        from hashlib import sha256
-
         digest = sha256("\n".join([*self.lines, *self.violations, str(steps)]).encode()).hexdigest()[:16]
         return Verdict(self.violations, digest, steps, seconds, self.lines)
 
@@ -144,6 +150,7 @@ class Play:
             self.up.set()
 
     def _ended(self, server: Server, main: asyncio.Future[None]) -> None:
+        server.over.set()
         error = None if main.cancelled() else main.exception()
         if error is not None or not server._leave.is_set():
             self.wrong(f"the server ended: {error!r}")
@@ -162,7 +169,7 @@ class Play:
         server = self.server
         if not self.up.is_set():
             return
-        self._touched = True
+        self.faults.touch()
         await self._stop()
         if server is self.server:
             await self._begin(server.url)
@@ -170,11 +177,8 @@ class Play:
     async def _stop(self) -> None:
         server = self.server
         self.up.clear()
-        stopping = self.loop.within(server.process, server.stop())
-        main = server.process.tasks[0]
-        while not (main.done() or server.process.dead):
-            await asyncio.sleep(0.01)
-        del stopping
+        self.loop.within(server.process, server.stop())
+        await server.over.wait()
         await self._answered(server)
 
     async def _answered(self, server: Server) -> None:
@@ -189,7 +193,8 @@ class Play:
         if server.process.dead or server is not self.server:
             return
         server.process.dead = True
-        self._touched = True
+        self.loop.call_soon(server.over.set, context=self._outside)
+        self.faults.touch()
         self.up.clear()
         self.trace("crash")
         url = self._left_behind(server.url)
@@ -232,8 +237,6 @@ class Play:
         except (TenutoError, Lost):
             raise
         except Exception as error:
-            from tests.simulation.server import ClientGone
-
             if not isinstance(error, ClientGone):
                 self.wrong(f"a request failed inside: {error!r}")
                 raise Lost from error
@@ -246,7 +249,7 @@ class Play:
         self.trace(f"client {op.client} {op.kind}: {type(error).__name__}: {error}")
         if isinstance(error, StoreFailed) and not is_injected(error):
             self.wrong(f"client {op.client} was told, although no fault was made: {error}")
-        if op.principal == BYSTANDER and not self._touched:
+        if op.principal == BYSTANDER and not self.faults.touched:
             self.wrong(f"the bystander was told: {type(error).__name__}: {error}")
 
     def answered(self, op: Op, reply: Reply, claim: Said | None) -> None:
@@ -258,7 +261,7 @@ class Play:
             claim.answered(self.now())
         if op.principal == BYSTANDER:
             expected = {"hello": f"hello {op.word}", "write": f"told: did {op.word}", "long": op.word + " and on" * 6}
-            if not self._touched and (reply.status, reply.text) != ("completed", expected[op.say]):
+            if not self.faults.touched and (reply.status, reply.text) != ("completed", expected[op.say]):
                 self.wrong(f"the bystander got {reply.status} {reply.text!r} instead of {expected[op.say]!r}")
 
     def trace(self, line: str) -> None:
@@ -278,48 +281,11 @@ class Play:
         """Seconds since the epoch."""
         return EPOCH + self.now()
 
-    def drive_store(self, name: str, body: Body) -> Driven:
-        """What stands for the store's thread."""
-        return Driven(self.loop, self._commit_times, body)
-
-    def drive_engine(self, name: str, body: Body) -> Driven:
-        """What stands for the engine's thread."""
-        return Driven(self.loop, lambda: (0.0, self.chance.random() * STEP_S), body)
-
-    def _commit_times(self) -> tuple[float, float]:
-        """What is slow may be so before it is durable, or after."""
-        slow = self.journal.slow()
-        share = self.chance.choice((0.0, 0.5, 1.0))
-        quick = self.chance.random() * COMMIT_S
-        return quick + slow * share, quick + slow * (1 - share)
-
-    def engine_fails(self, what: str) -> bool:
-        """Whether this step or sample fails."""
-        fails = self._fault(what) is not None
-        self._touched |= fails
-        return fails
-
-    def touch(self) -> None:
-        """A fault may have reached the bystander."""
-        self._touched = True
-
-    def _tool_fault(self) -> tuple[str, float] | None:
-        self._counts["call"] += 1
-        kinds = ("late", "hangs", "dies", "dies_after", "breaks")
-        found = [one for one in self.history.faults if one.kind in kinds and one.number == self._counts["call"]]
-        self._touched |= bool(found)
-        return (found[0].kind, found[0].seconds) if found else None
-
-    def _fault(self, kind: str) -> object:
-        self._counts[kind] += 1
-        faults = self.history.faults
-        return next((one for one in faults if one.kind == kind and one.number == self._counts[kind]), None)
-
     # Files and remains.
 
     def _fresh(self) -> str:
         path = self._folder / "0.db"
-        shutil.copyfile(_empty(), path)
+        shutil.copyfile(self._empty, path)
         return f"sqlite:///{path}"
 
     def _left_behind(self, url: str) -> str:
@@ -351,7 +317,7 @@ class Play:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if not task.done():
                 with contextlib.suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         for server in self._servers:
             with contextlib.suppress(Exception):
                 server.store.dispose()
@@ -386,12 +352,7 @@ def _memory() -> str | None:
 @cache
 def _empty() -> Path:
     """A database with all tables, made once for this process."""
-    import atexit
-
     folder = Path(mkdtemp(prefix="tenuto-empty-", dir=_memory()))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     Store.open(f"sqlite:///{folder / 'empty.db'}").close()
     return folder / "empty.db"
-
-
-__all__ = ["PROCESS", "Play", "ShuttingDown", "Verdict", "play", "threading"]

@@ -1,4 +1,4 @@
-"""The model of the simulation: what it answers, and a backend that keeps what it was fed and fails where it is told to."""
+"""The model of the simulation: what it answers, and a backend that knows what it was fed and fails as it is told."""
 
 from collections.abc import Callable, Sequence
 from functools import cache

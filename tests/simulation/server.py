@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-
 from tenuto.errors import StoreFailed
 from tenuto.pipelines.base import Pipeline
-from tenuto.runtime.api.connection import ClientGone, while_connected
+from tenuto.runtime.api.connection import while_connected
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop.intake import Defaults
@@ -61,12 +60,16 @@ class Server:
         self.play, self.url = play, url
         self.process = Process(url)
         self.ready, self._leave = asyncio.Event(), asyncio.Event()
+        self.over = asyncio.Event()
+        """Set when it has ended, or is dead."""
         self.replies: set[asyncio.Future[Any]] = set()
 
     async def serve(self) -> None:
         """Compose all, serve until told to leave, and free all."""
         play = self.play
-        self.store = WatchedStore(self.url, play.drive_store, play.journal, self.process, lambda: play.crash(self))
+        self.store = WatchedStore(
+            self.url, play.faults.drive_store, play.journal, self.process, lambda: play.crash(self)
+        )
         try:
             await self._serve(play)
         finally:
@@ -77,8 +80,8 @@ class Server:
         servers = [Book(name, play.outside) for name in ("b", "g")]
         self.registry = Registry(servers, {one.name: CallLimits(timeout_s=CALL_S) for one in servers})
         await self.registry.refresh()
-        backend = FedBackend(play.history.slots, play.seen, play.engine_fails, play.touch)
-        self.engine = Engine("scripted", Pipeline(codec(), backend), EngineSettings(), play.drive_engine)
+        backend = FedBackend(play.history.slots, play.seen, play.faults.fails, play.faults.touch)
+        self.engine = Engine("scripted", Pipeline(codec(), backend), EngineSettings(), play.faults.drive_engine)
         models = Models([Model("scripted", codec(), self.engine, backend.info, play.clock(), temperature=0.0)])
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
@@ -158,7 +161,9 @@ class Server:
             "the engine's reserved places": self.engine._reserved,
             "the number of held locks": sum(lock.locked() for lock in locks),
             "the number of reads": self.store._reading,
-            "the number of tool calls": sum(gate._waiting + 8 - gate._places.value for gate in self.registry._gates.values()),
+            "the number of tool calls": sum(
+                gate._waiting + 8 - gate._places.value for gate in self.registry._gates.values()
+            ),
         }
 
     async def unlike(self) -> list[str]:
@@ -199,7 +204,9 @@ def _alike(session: Session, kept: Session | None) -> bool:
 def _difference(session: Session, kept: Session | None) -> str:
     if kept is None:
         return f"the store has none of its {len(session.items)} items"
-    names = [n for n in ("items", "ledgers", "open_run", "approved", "implicit") if getattr(session, n) != getattr(kept, n)]
+    names = [
+        n for n in ("items", "ledgers", "open_run", "approved", "implicit") if getattr(session, n) != getattr(kept, n)
+    ]
     return f"{', '.join(names)} differ: {len(session.items)} items in memory, {len(kept.items)} in the store"
 
 
@@ -224,5 +231,3 @@ def _reply(run: Any) -> Reply:
         () if pause is None or pause.pause_id else tuple(call.id for call in pause.calls),
         answer.error,
     )
-
-

@@ -45,6 +45,6 @@ def _shorter(history: History, size: int) -> Iterator[History]:
         return
     for place, op in enumerate(history.ops):
         for plain in ({"twice": False}, {"key": False}, {"aborts": None}, {"leaves": None, "reads": None}):
-            simpler = replace(op, **plain)  # type: ignore[arg-type]
+            simpler = replace(op, **plain)
             if simpler != op:
                 yield replace(history, ops=(*history.ops[:place], simpler, *history.ops[place + 1 :]))

@@ -1,4 +1,4 @@
-"""The tool servers of the simulation: they live outside the server, remember every effect, and fail as they are told."""
+"""The tool servers of the simulation: they live outside, remember every effect, and fail as they are told."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -93,6 +93,9 @@ class Driven:
 def simulated(loop: SimulatedLoop, chance: random.Random, log: Log) -> Iterator[None]:
     """Everything random comes from `chance`, every clock shows the loop's time, every thread is a task."""
 
+    def clock() -> float:
+        return EPOCH + loop.time()
+
     async def run_sync(work: Callable[..., Any], *args: Any, limiter: Any = None, **options: Any) -> Any:
         await anyio.lowlevel.checkpoint()
         abandoned = bool(options.get("abandon_on_cancel"))
@@ -108,7 +111,7 @@ def simulated(loop: SimulatedLoop, chance: random.Random, log: Log) -> Iterator[
     before = [(logger.handlers, logger.propagate) for logger in loggers]
     with (
         mock.patch.object(os, "urandom", chance.randbytes),
-        mock.patch.object(time, "time", lambda: EPOCH + loop.time()),
+        mock.patch.object(time, "time", clock),
         mock.patch.object(time, "monotonic", loop.time),
         mock.patch.object(time, "sleep", loop.pass_time),
         mock.patch.object(anyio.to_thread, "run_sync", run_sync),
