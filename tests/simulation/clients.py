@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from tenuto.errors import SessionPaused, StoreFailed, TenutoError
+from tenuto.errors import CommitUnsettled, SessionPaused, ShuttingDown, StoreFailed, TenutoError
 from tenuto.runtime.api.connection import ClientGone
 from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
@@ -108,6 +108,8 @@ class Client:
                     await asyncio.sleep(1000.0)
 
             reader = take
+        if op.aborts is not None and turn.session_id is not None:
+            play.oracle.left.add((op.principal, turn.session_id))
         try:
             reply = await play.ask(lambda server: server.chat(turn, self._gone, reader), op.aborts)
         except Lost:
@@ -121,7 +123,7 @@ class Client:
             return False
         except TenutoError as error:
             # What failed in the middle may have been begun.
-            if not isinstance(error, StoreFailed):
+            if not isinstance(error, StoreFailed | ShuttingDown):
                 _refuse(claim, play)
             play.told(op, error)
             return False
@@ -208,7 +210,9 @@ class Client:
         if found is None:
             return
         document = json.loads(json.dumps(found[1]))
-        words = {item["text"].split()[-1] for item in document["items"] if item["kind"] == "user"}
+        items = document["items"]
+        answered = any(item["kind"] == "assistant" for item in items)  # else the next turn is in place of all that
+        words = {item["text"].split()[-1] for item in items if item["kind"] == "user" and answered}
         claim = self.play.oracle.say(key, *words, wipes=True)
         self.play.oracle.replaced.add(key)
         await self._claimed(claim, lambda server: server.install(*key, document))
@@ -222,7 +226,8 @@ class Client:
         except Lost:
             return None
         except TenutoError as error:
-            _refuse(claim, self.play)
+            if not isinstance(error, CommitUnsettled | ShuttingDown):
+                _refuse(claim, self.play)
             self.play.told(self.op, error)
             return None
         if claim is not None:

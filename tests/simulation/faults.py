@@ -10,6 +10,8 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.world import Driven
 
 STEP_S, COMMIT_S = 0.003, 0.004
+COMMIT_GIVEN_UP_S = 30.0
+"""After so long nobody waits for a commit; those that wait behind it are told so too."""
 CALLS = ("late", "hangs", "dies", "dies_after", "breaks")
 
 
@@ -45,6 +47,7 @@ class Faults:
     def _commit_times(self) -> tuple[float, float]:
         """What is slow may be so before it is durable, or after."""
         slow = self._journal.slow()
+        self.touched |= slow > COMMIT_GIVEN_UP_S
         share = self._chance.choice((0.0, 0.5, 1.0))
         quick = self._chance.random() * COMMIT_S
         return quick + slow * share, quick + slow * (1 - share)

@@ -131,13 +131,15 @@ def _turn(chance: random.Random, op: Op, word: str) -> Op:
         return _with(op, leaves=chance.random() * 0.2)
     if ending < 0.3:
         return _with(op, reads=chance.randrange(8), leaves=0.2 + chance.random() * 3)
-    if ending < 0.33:
+    if ending < 0.33 and op.kind != "match":
         return _with(op, aborts=chance.random() * 0.05)
     return op
 
 
 def _fault(chance: random.Random) -> Fault:
     commit, seconds = 1 + int(chance.random() ** 2 * 40), 0.05 + chance.random() * 2
+    if chance.random() < 0.06:
+        seconds = chance.choice((33.0, 70.0))  # longer than anybody waits for a commit
     match chance.randrange(10):
         case 0 | 1:
             return Fault("fails", commit)

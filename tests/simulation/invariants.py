@@ -9,7 +9,7 @@ from sqlalchemy import select
 from tenuto.errors import StoreFailed
 from tenuto.sessions import reads, tables
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
-from tenuto.sessions.records import RunRecord
+from tenuto.sessions.records import OpenRun
 from tenuto.sessions.session import Session
 from tests.simulation.journal import Pause, WatchedStore
 from tests.simulation.script import chained
@@ -38,7 +38,7 @@ def check_files(play: "Play", store: WatchedStore, *, recovered: bool) -> None:
     _check_expected(play, found)
     if recovered:
         for run in open_runs.values():
-            if run.status.value == "running":
+            if run.status == "running":
                 play.wrong(f"run {run.id} is running in the store, and nobody runs it")
 
 
@@ -59,11 +59,11 @@ def _check_expected(play: "Play", found: dict[tuple[str, str], Session]) -> None
             play.wrong(f"session {key[1]} of {key[0]} is there although its end was acknowledged")
 
 
-def _session_problems(play: "Play", session: Session, open_runs: dict[str, RunRecord], *, recovered: bool) -> list[str]:
+def _session_problems(play: "Play", session: Session, open_runs: dict[str, OpenRun], *, recovered: bool) -> list[str]:
     problems = item_problems(session.items, waits=session.open_run is not None)
     if session.open_run is not None and session.open_run not in open_runs and recovered:
         problems.append(f"its open run {session.open_run} has ended")
-    theirs = [run.id for run in open_runs.values() if run.session_uid == session.uid]
+    theirs = [run.id for run in open_runs.values() if (run.principal, run.session_id) == (session.principal, session.id)]
     if len(theirs) > 1 or (recovered and theirs != [run for run in (session.open_run,) if run]):
         problems.append(f"its open run is {session.open_run}, and these are open: {theirs}")
     if (session.principal, session.id) not in play.oracle.replaced and not session.implicit:
@@ -72,7 +72,7 @@ def _session_problems(play: "Play", session: Session, open_runs: dict[str, RunRe
         pause.tool for pause in play.journal.pauses.values()
         if pause.session == session.uid and play.oracle.may_remember(pause.id)
     }  # fmt: skip
-    if wrong := set(session.approved) - remembered:
+    if wrong := {name.split()[0] for name in session.approved} - remembered:
         problems.append(f"{sorted(wrong)} is approved for good, and nobody's answer to that was taken")
     return problems
 
@@ -155,5 +155,5 @@ def check_decisions(play: "Play") -> None:
             continue
         key = play.journal.sessions.get(play.journal.runs[run])
         wiped = key is not None and (play.oracle.wiped[key] or any(one.wipes for one in play.oracle.said[key]))
-        if not (play.oracle.cancelled[run] or run in play.oracle.reasons or wiped):
+        if not (play.oracle.cancelled[run] or run in play.oracle.reasons or key in play.oracle.left or wiped):
             play.wrong(f"run {run} was cancelled, and nobody had cancelled it or left it")

@@ -69,6 +69,8 @@ class Oracle:
     cancelled: dict[str, list[Claim]] = field(default_factory=lambda: defaultdict(list))
     reasons: set[str] = field(default_factory=set)
     """Runs whose client went away while it was their reader."""
+    left: set[Key] = field(default_factory=set)
+    """Sessions of requests that were broken off before they had an answer."""
     replaced: set[Key] = field(default_factory=set)
     """Sessions into which clients brought what the model had said."""
     asked: Counter[str] = field(default_factory=Counter)

@@ -13,11 +13,13 @@ from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.api.connection import while_connected
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
@@ -103,14 +105,14 @@ class Server:
 
     async def chat(self, turn: Turn, gone: Receive, take: Reader | None) -> Reply:
         """A turn, streamed where the client reads events, else whole."""
-        run = await self.runner.start(turn)
-        self.play.begun.append((turn.principal, run.id))
-        reader = _Reader(self.play, run, self.play.legs[run.id])
+        follower = await self.runner.start(turn)
+        self.play.begun.append((turn.principal, follower.id))
+        reader = _Reader(self.play, follower, self.play.legs[follower.id])
         if take is None:
-            await while_connected(gone, reader, run.answer)
+            await while_connected(gone, reader, follower.answer)
         else:
-            await while_connected(gone, reader, lambda: _read(run.events(), take))
-        return _reply(run)
+            await while_connected(gone, reader, lambda: _read(follower.events(), take))
+        return _reply(follower)
 
     async def decide(self, principal: str, pause: str, *, approve: bool, remember: bool) -> str:
         """Answer an approval; the id of its run."""
@@ -125,9 +127,7 @@ class Server:
 
     async def cancel(self, principal: str, run_id: str) -> str:
         """Cancel a run; how it stands then."""
-        run = await self.runner.run(principal, run_id)
-        await run.cancel()
-        return run.record.status.value
+        return (await self.runner.cancel(principal, run_id)).status.value
 
     async def delete(self, principal: str, id: str) -> None:
         await self.runner.delete_session(principal, id)
@@ -154,9 +154,11 @@ class Server:
         return held + [f"{n} sequences are {state}" for state, n in states.items() if n and state is not State.PAUSED]
 
     def _holds(self) -> dict[str, Any]:
-        locks = [*self.runner._locks.values(), *self.directory._locks.values()]
+        locks = [*self.runner._keys._locks.values(), *self.directory._locks.values()]
         return {
             "the number of runs at work": self.working(),
+            "the number of ends that are not kept": len(self.runner._runs.unkept()),
+            "the number of sessions with commands": self.runner._owners.busy,
             "the engine's open rounds": list(self.engine._rounds),
             "the engine's reserved places": self.engine._reserved,
             "the number of held locks": sum(lock.locked() for lock in locks),
@@ -185,13 +187,13 @@ class _Reader:
     """Who reads a leg; if it goes away before the leg is over, that may end the run."""
 
     play: "Play"
-    run: Any
+    follower: Follower
     leg: int
 
     async def disconnected(self) -> None:
-        if self.play.legs[self.run.id] == self.leg:
-            self.play.oracle.reasons.add(self.run.id)
-        await self.run.disconnected()
+        if self.play.legs[self.follower.id] == self.leg:
+            self.play.oracle.reasons.add(self.follower.id)
+        await self.follower.disconnected()
 
 
 def _alike(session: Session, kept: Session | None) -> bool:
@@ -218,7 +220,7 @@ async def _read(events: AsyncIterator[Any], take: Reader | None) -> None:
             await take(number)
 
 
-def _reply(run: Any) -> Reply:
+def _reply(run: Follower | Run) -> Reply:
     answer = run.snapshot()
     pause = answer.pause if answer.status.value == "paused" else None
     return Reply(
