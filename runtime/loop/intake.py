@@ -15,7 +15,7 @@ from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions, inherited
-from tenuto.runtime.loop.pending import PendingCall, finished
+from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS
 from tenuto.runtime.loop.run import Run
@@ -201,6 +201,7 @@ class Intake:
         draft = Draft(session, *found.begin)
         draft.cut(keep)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
+        draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         whole = await read(model.codec, options.tools, session.ledgers, keep, draft.items)
         if whole.total >= model.context:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.sessions.changes import Change, SaveCall
-from tenuto.sessions.items import AssistantItem, ToolCall, ToolResultItem, item_from_json, item_to_json
+from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, item_from_json, item_to_json
 from tenuto.sessions.records import CallRecord, CallStatus
+from tenuto.sessions.rounds import outstanding
 
 
 @dataclass(slots=True)
@@ -59,6 +60,15 @@ def finished(pending: PendingCall, result: ToolResultItem, now: float) -> CallRe
 def stand_in(call: ToolCall, text: str) -> ToolResultItem:
     """What stands where a result should: the runtime says why there is none."""
     return ToolResultItem(call.id, call.name, text, is_error=True, server=True)
+
+
+def stand_ins(items: Sequence[Item], new: Sequence[Item], why: str) -> list[ToolResultItem]:
+    """What stands for the results of the last round that no run waits for any more, where `new` does not bring them.
+
+    So it is in a session that was exported while its run waited, and imported again.
+    """
+    brought = {item.call_id for item in new if isinstance(item, ToolResultItem)}
+    return [stand_in(call, f"not executed: {why}") for call in outstanding(items) if call.id not in brought]
 
 
 def results_of(calls: Sequence[PendingCall], why: str) -> list[ToolResultItem]:

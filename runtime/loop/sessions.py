@@ -19,7 +19,7 @@ from tenuto.runtime.loop.runs import Runs
 from tenuto.sessions import transfer
 from tenuto.sessions.directory import begun
 from tenuto.sessions.match import fits
-from tenuto.sessions.records import OpenRun, RunStatus
+from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 
@@ -170,19 +170,15 @@ class Sessions:
             await self._close(run, Happening.EXPIRE)
 
     async def recover(self) -> None:
-        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting."""
-        for found in await self._store.open_runs():
-            key = (found.principal, found.session_id)
-            if found.status == RunStatus.PAUSED and found.expires_at is not None:
-                self._runs.deadlines[found.id] = (found.expires_at, key)
-            else:
-                await self._recover(found, key)
+        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting.
 
-    async def _recover(self, found: OpenRun, key: Key) -> None:
-        try:
-            await self._owners.ask(key, partial(self._close_if_overdue, found.id))
-        except Exception:  # one damaged session does not keep the others from starting
-            log.exception("the run %s, which a crash has left open, cannot be closed", found.id)
+        What cannot be closed now is tried again by housekeeping.
+        """
+        for found in await self._store.open_runs():
+            waits = found.status == RunStatus.PAUSED and found.expires_at is not None
+            expires = found.expires_at if waits and found.expires_at is not None else 0.0
+            self._runs.deadlines[found.id] = (expires, (found.principal, found.session_id))
+        await self.close_overdue()
 
     async def _close_unkept(self, session: Session) -> None:
         """If the session's open run has ended, and that could not be kept, keep it now."""
