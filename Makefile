@@ -2,6 +2,7 @@
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
 #   make check   lint, types and import rules
+#   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis against a server of its own
 #   make demo    a short tour against a server of its own
 #   make model   train the embedded model from nothing; goes on where it was
@@ -19,11 +20,11 @@ RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz check demo model setup setup-dev lock clean
+.PHONY: help serve test fuzz simulate simulate-mutations kill-nine check demo model setup setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,7s/^# *//p' Makefile
+	@sed -n '2,8s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
@@ -36,6 +37,16 @@ test: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)
+
+# Seeded histories against the real loop, sessions, store and engine: docs/simulation.md.
+simulate: $(VENV)/.dev
+	@exec $(BIN)/python -m tests.simulation $(ARGS)
+
+simulate-mutations: $(VENV)/.dev
+	@exec $(BIN)/python -m tests.simulation.mutations $(ARGS)
+
+kill-nine: $(VENV)/.dev
+	@exec $(BIN)/python -m tests.faults.kill_nine $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

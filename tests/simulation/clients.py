@@ -12,6 +12,7 @@ from tenuto.errors import CommitUnsettled, SessionPaused, ShuttingDown, StoreFai
 from tenuto.runtime.api.connection import ClientGone
 from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.principal import Principal
 from tests.simulation.history import BYSTANDER, Op
 from tests.simulation.oracle import Claim, Said
 from tests.simulation.script import MINE
@@ -258,7 +259,7 @@ class Client:
     def _request(self, items: tuple[Item, ...], session: str | None, key: str | None) -> Turn:
         tools = ToolSelection(given=True, client=(MINE,), servers={"b": None, "g": None})
         return Turn(
-            self.op.principal,
+            Principal(self.op.principal),
             None,
             items,
             session_id=session,

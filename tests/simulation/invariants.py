@@ -60,13 +60,15 @@ def _check_expected(play: "Play", found: dict[tuple[str, str], Session]) -> None
 
 
 def _session_problems(play: "Play", session: Session, open_runs: dict[str, OpenRun], *, recovered: bool) -> list[str]:
-    problems = item_problems(session.items, waits=session.open_run is not None)
+    key = (session.principal, session.id)
+    # Where a client has put a conversation that waited, no run waits for the results, and the client may bring them.
+    problems = item_problems(session.items, waits=session.open_run is not None or key in play.oracle.replaced)
     if session.open_run is not None and session.open_run not in open_runs and recovered:
         problems.append(f"its open run {session.open_run} has ended")
-    theirs = [run.id for run in open_runs.values() if (run.principal, run.session_id) == (session.principal, session.id)]
+    theirs = [run.id for run in open_runs.values() if (run.principal, run.session_id) == key]
     if len(theirs) > 1 or (recovered and theirs != [run for run in (session.open_run,) if run]):
         problems.append(f"its open run is {session.open_run}, and these are open: {theirs}")
-    if (session.principal, session.id) not in play.oracle.replaced and not session.implicit:
+    if key not in play.oracle.replaced and not session.implicit:
         problems += ledger_problems(session, play.seen)
     remembered = {
         pause.tool for pause in play.journal.pauses.values()

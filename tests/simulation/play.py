@@ -146,7 +146,7 @@ class Play:
         ready = asyncio.ensure_future(server.ready.wait())
         await asyncio.wait([ready, main], return_when=asyncio.FIRST_COMPLETED)
         if ready.done() and not server.process.dead:
-            check_files(self, server.store, recovered=True)
+            check_files(self, server.store, recovered=False)  # what could not be closed is tried again
             self.up.set()
 
     def _ended(self, server: Server, main: asyncio.Future[None]) -> None:
@@ -211,7 +211,7 @@ class Play:
         """Wait until nothing is under way; then nothing may be held, and memory is what the files are."""
         until = self.now() + REST_S
         await asyncio.sleep(1.0)
-        while self.server.working() or self.server.replies:
+        while self.server.working() or self.server.replies or self.server.unkept():
             if self.now() > until:
                 self.wrong(f"{self.server.working()} runs do not end, {len(self.server.replies)} requests are open")
                 return

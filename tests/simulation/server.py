@@ -23,6 +23,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.registry import CallLimits, Registry
@@ -106,7 +107,7 @@ class Server:
     async def chat(self, turn: Turn, gone: Receive, take: Reader | None) -> Reply:
         """A turn, streamed where the client reads events, else whole."""
         follower = await self.runner.start(turn)
-        self.play.begun.append((turn.principal, follower.id))
+        self.play.begun.append((turn.principal.id, follower.id))
         reader = _Reader(self.play, follower, self.play.legs[follower.id])
         if take is None:
             await while_connected(gone, reader, follower.answer)
@@ -116,36 +117,41 @@ class Server:
 
     async def decide(self, principal: str, pause: str, *, approve: bool, remember: bool) -> str:
         """Answer an approval; the id of its run."""
-        run = await self.runner.decide(principal, pause, approve=approve, message=None, remember=remember)
+        run = await self.runner.decide(Principal(principal), pause, approve=approve, message=None, remember=remember)
         return run.id
 
     async def watch(self, principal: str, run_id: str) -> Reply:
         """Follow a run without holding it, from its first event on."""
-        run = await self.runner.run(principal, run_id)
+        run = await self.runner.run(Principal(principal), run_id)
         await _read(run.events(0), None)
         return _reply(run)
 
     async def cancel(self, principal: str, run_id: str) -> str:
         """Cancel a run; how it stands then."""
-        return (await self.runner.cancel(principal, run_id)).status.value
+        return (await self.runner.cancel(Principal(principal), run_id)).status.value
 
     async def delete(self, principal: str, id: str) -> None:
-        await self.runner.delete_session(principal, id)
+        await self.runner.delete_session(Principal(principal), id)
 
     async def fork(self, principal: str, id: str, new: str) -> None:
-        await self.runner.fork_session(principal, id, None, new)
+        await self.runner.fork_session(Principal(principal), id, None, new)
 
     async def export(self, principal: str, id: str) -> dict[str, Any]:
-        return await self.runner.export_session(principal, id)
+        return await self.runner.export_session(Principal(principal), id)
 
     async def install(self, principal: str, id: str, document: dict[str, Any]) -> None:
-        await self.runner.import_session(principal, id, document)
+        await self.runner.import_session(Principal(principal), id, document)
 
     # What the invariants look at.
 
     def working(self) -> int:
         """How many runs are under way."""
         return self.runner.open_runs()[0]
+
+    def unkept(self) -> int:
+        """How many runs have ended, or were left open by a crash, which could not be kept yet."""
+        runs = self.runner._runs
+        return len(runs.unkept()) + sum(expires == 0.0 for expires, _ in runs.deadlines.values())
 
     def held(self) -> list[str]:
         """What is held although nothing is under way."""

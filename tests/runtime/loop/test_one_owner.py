@@ -3,7 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -33,8 +34,15 @@ ASK = {"count": Rules()}
 WEATHER = asks("weather?", call("weather", city="Oslo"))
 
 
+@dataclass(frozen=True)
+class Left:
+    """The files of a process that is dead."""
+
+    url: str
+
+
 @contextmanager
-def refusing(process: Process, *events: str) -> Iterator[None]:
+def refusing(process: Process | Left, *events: str) -> Iterator[None]:
     """The disk takes none of these: `INSERT ON items`, `UPDATE ON pauses`."""
     path = process.url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as connection:
@@ -117,6 +125,37 @@ async def test_an_end_that_could_not_be_kept_is_kept_by_housekeeping(open_proces
     kept = await process.store.run(run.id)
     assert kept is not None
     assert kept.status is RunStatus.FAILED
+
+
+async def test_a_run_that_a_crash_left_open_is_closed_as_soon_as_the_disk_has_room(
+    open_process: Open, tmp_path: Path
+) -> None:
+    process = await open_process(LONG)
+    run = await process.start("long")
+    await until(run, TextAdded)
+    left = process.left_behind(tmp_path)
+    with refusing(Left(left), "UPDATE ON runs"):
+        later = await open_process(*process.setup.rules, left=left)
+        assert (await later.runner.run(ALICE, run.id)).status is RunStatus.RUNNING
+    await later.runner.expire_pauses()
+    kept = await later.store.run(run.id)
+    assert kept is not None
+    assert kept.status is RunStatus.INTERRUPTED
+
+
+async def test_a_conversation_that_waited_when_it_was_exported_goes_on_where_it_is_imported(open_process: Open) -> None:
+    process = await open_process(WEATHER, says("hi", "ho"))
+    paused = await process.ask("weather?", tools=client_tools())
+    document = await process.runner.export_session(ALICE, "s")
+    await process.runner.import_session(ALICE, "copy", document)
+    assert (await process.ask("hi", "copy", tools=client_tools())).text == "ho"
+    asked, result = (await process.items("copy"))[1:3]
+    assert isinstance(asked, AssistantItem)
+    assert isinstance(result, ToolResultItem)
+    assert result.call_id == asked.calls[0].id
+    assert result.text == "not executed: the client went on"
+    await process.runner.import_session(ALICE, "answered", document)
+    assert (await process.ask(results(paused, "rain"), "answered", tools=client_tools())).text == "rain"
 
 
 async def test_import_delete_and_chat_at_once_on_one_id_leave_a_session_that_loads(open_process: Open) -> None:
