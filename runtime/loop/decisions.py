@@ -46,7 +46,8 @@ async def decide(
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     record = advanced(run.record, Happening.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
-    await house.directory.keep(draft, SavePause(answered), SaveRun(record))
+    with runs.unsettling(run):
+        await house.directory.keep(draft, SavePause(answered), SaveRun(record))
     run.record, run.pending, run.pause = record, [], None
     for pending in calls:
         if pending.call.id == pause.call_id:

@@ -179,7 +179,8 @@ class Intake:
         )
         draft = Draft(session)
         draft.save()
-        await self._house.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
+        with self._runs.unsettling(run):
+            await self._house.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
         _take(run, calls, fresh)
         run.record, run.pending, run.tool_rounds = record, [], 0
         run.keep_options(options)
@@ -212,7 +213,8 @@ class Intake:
         draft.mark_turns(keep)
         run = self._run(turn, model, draft, options, len(new), whole)
         self._let_run(draft, turn, run)
-        await self._house.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
+        with self._runs.unsettling(run, *([] if superseded is None else [superseded])):
+            await self._house.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
         if superseded is not None and ended is not None:
             self._runs.closed(superseded, ended)
         return Admitted(run, [], prompt=whole.settled())

@@ -1,12 +1,13 @@
 """The runs of this process: one object for each, found in memory or read from the store, and closed while they wait."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 import anyio
 
-from tenuto.errors import NotFound, RunUnreadable
+from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.leg import House
@@ -91,6 +92,20 @@ class Runs:
         self.deadlines.pop(run_id, None)
         self._unkept.pop(run_id, None)
 
+    @contextmanager
+    def unsettling(self, *runs: Run) -> Iterator[None]:
+        """For a commit that changes these runs. Where its outcome stays unknown they are read again, and what turns out
+        to be open is closed by housekeeping, since nobody is at work on it."""
+        try:
+            yield
+        except CommitUnsettled:
+            for run in runs:
+                self._open.pop(run.id, None)
+                self._recent.pop(run.id, None)
+                self._live.pop(run.id, None)
+                self.deadlines[run.id] = (0.0, (run.record.principal, run.session_id))
+            raise
+
     def forget(self, principal: str, session_id: str) -> None:
         """A session has been deleted: nothing of it waits any more."""
         for run_id in [id for id, (_, key) in self.deadlines.items() if key == (principal, session_id)]:
@@ -139,7 +154,8 @@ class Runs:
         draft.save()
         draft.ahead.open_run = None
         record = await self.closing(run, draft, happening)
-        await self._house.directory.keep(draft)
+        with self.unsettling(run):
+            await self._house.directory.keep(draft)
         self.closed(run, record)
 
     async def closing(self, run: Run, draft: Draft, happening: Happening) -> RunRecord:

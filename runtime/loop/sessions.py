@@ -146,7 +146,7 @@ class Sessions:
     async def _try_to_close(self, run_id: str, key: Key) -> bool:
         """False where the store takes nothing now: it is tried again later, and so are the others."""
         try:
-            await self._owners.ask(key, partial(self._close_if_overdue, run_id))
+            await self._owners.ask(key, partial(self._close_if_overdue, run_id, key))
         except NotFound:  # deleted meanwhile
             self._runs.give_up(run_id)
         except (SessionDamaged, RunUnreadable) as failure:
@@ -160,14 +160,19 @@ class Sessions:
             self._runs.give_up(run_id)
         return True
 
-    async def _close_if_overdue(self, run_id: str) -> None:
+    async def _close_if_overdue(self, run_id: str, key: Key) -> None:
+        await self._directory.get(*key)  # a commit of which nobody knew is known after this
         run = await self._runs.find(run_id)
         if run.working:
             return
         if run.record.status is RunStatus.RUNNING:
             await self._close(run, Happening.INTERRUPT)
-        elif run.record.expires_at is not None and run.record.expires_at <= self._clock():
+        elif run.record.status is not RunStatus.PAUSED or run.record.expires_at is None:
+            self._runs.give_up(run_id)
+        elif run.record.expires_at <= self._clock():
             await self._close(run, Happening.EXPIRE)
+        else:
+            self._runs.deadlines[run_id] = (run.record.expires_at, key)
 
     async def recover(self) -> None:
         """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting.

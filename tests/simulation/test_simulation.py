@@ -46,7 +46,7 @@ def test_a_history_goes_on_after_a_crash_with_what_the_files_have() -> None:
 
 def test_what_a_failing_history_does_not_need_is_left_out_of_it() -> None:
     history = make(3)
-    needed = [op for op in history.ops if op.client == 1][0]
+    needed = next(op for op in history.ops if op.client == 1)
     shortest = shrink(history, 10.0, lambda one: "wrong" if needed.word in {op.word for op in one.ops} else "")
     assert [op.word for op in shortest.ops] == [needed.word]
     assert shortest.faults == ()

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tenuto.errors import AlreadyDecided, Conflict, NotFound, SessionDamaged, StoreFailed, TenutoError
+from tenuto.errors import AlreadyDecided, CommitUnsettled, Conflict, NotFound, SessionDamaged, StoreFailed, TenutoError
 from tenuto.pipelines.base import Sampling
 from tenuto.pipelines.scripted import ScriptedTokenizer
 from tenuto.runtime.engine.messages import StopCause
@@ -18,6 +18,7 @@ from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.events import RunDone, RunPaused, TextAdded, ToolCalling
 from tenuto.runtime.loop.round import RoundReader
 from tenuto.runtime.loop.text import TextStream
+from tenuto.sessions import directory
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.sessions.tokens import Tokens
@@ -141,6 +142,24 @@ async def test_a_run_that_a_crash_left_open_is_closed_as_soon_as_the_disk_has_ro
     kept = await later.store.run(run.id)
     assert kept is not None
     assert kept.status is RunStatus.INTERRUPTED
+
+
+async def test_a_turn_that_was_kept_after_its_client_was_told_that_nobody_knows_is_closed(
+    open_process: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await open_process(says("hi", "ho"))
+    await process.ask("hi")
+    monkeypatch.setattr(directory, "_COMMIT_S", 0.1)
+    with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # the store waits for it
+        with pytest.raises(CommitUnsettled):
+            await process.start("hi")
+        connection.rollback()
+    monkeypatch.undo()
+    await process.runner.expire_pauses()
+    assert (await process.session()).open_run is None
+    assert await process.store.open_runs() == []
+    assert (await process.ask("hi")).text == "ho"
 
 
 async def test_a_conversation_that_waited_when_it_was_exported_goes_on_where_it_is_imported(open_process: Open) -> None:
