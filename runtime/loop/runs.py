@@ -101,7 +101,6 @@ class Runs:
         except CommitUnsettled:
             for run in runs:
                 self._open.pop(run.id, None)
-                self._recent.pop(run.id, None)
                 self._live.pop(run.id, None)
                 self.deadlines[run.id] = (0.0, (run.record.principal, run.session_id))
             raise
