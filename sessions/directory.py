@@ -17,7 +17,7 @@ from tenuto.sessions.draft import Draft
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.rounds import completed, last_completed_turn
-from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.session import Parent, Session, new_uid
 from tenuto.sessions.shelf import STORED_BYTES, UNSTORED_BYTES, Key, Shelf
 from tenuto.sessions.store import Store
 from tenuto.sessions.told import Told
@@ -245,7 +245,7 @@ class Directory:
         keep = last_completed_turn(session.items) if at is None else completed(session.items, at)
         now = self._clock()
         twin = Session(
-            uid=uuid4().hex,
+            uid=new_uid(now),
             principal=session.principal,
             id=new_id or f"session-{uuid4().hex}",
             created_at=now,
@@ -387,7 +387,7 @@ class Directory:
 
     def _make(self, principal: str, id: str, *, implicit: bool, user: str | None, stored: bool) -> Session:
         now = self._clock()
-        session = Session(uuid4().hex, principal, id, now, now, implicit=implicit, stored=stored, user=user)
+        session = Session(new_uid(now), principal, id, now, now, implicit=implicit, stored=stored, user=user)
         self._prolong(session)
         # Held by its maker alone before its first commit: a refused request leaves nothing behind.
         self._live[principal, id] = session

@@ -1,6 +1,7 @@
 """A session while it is in memory: its items, its ledgers, and who it belongs to."""
 
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from tenuto.sessions.items import Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
@@ -13,6 +14,11 @@ class Parent:
 
     uid: str
     at: int
+
+
+def new_uid(now: float) -> str:
+    """An id that nobody has. It begins with the time, so that what is of one time lies together in the store."""
+    return f"{int(now * 1000):011x}{uuid4().hex[:13]}"
 
 
 @dataclass(slots=True, weakref_slot=True)

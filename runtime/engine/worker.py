@@ -38,6 +38,9 @@ from tenuto.threads import Next
 
 log = logging.getLogger(__name__)
 
+_DIGITS = 6
+"""Figures are told to the microsecond."""
+
 
 @dataclass(slots=True)
 class Counters:
@@ -379,9 +382,9 @@ def _usage(opened: OpenRound | None) -> RoundUsage:
         sampled=opened.sampled,
         residency=opened.residency,
         miss_reason=_miss_reason(opened),
-        waited_s=(opened.admitted or now) - opened.arrived,
-        first_token_s=None if opened.first_token is None else opened.first_token - opened.arrived,
-        total_s=now - opened.arrived,
+        waited_s=round((opened.admitted or now) - opened.arrived, _DIGITS),
+        first_token_s=None if opened.first_token is None else round(opened.first_token - opened.arrived, _DIGITS),
+        total_s=round(now - opened.arrived, _DIGITS),
     )
 
 

@@ -95,14 +95,15 @@ def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:
 
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:
-    """What is kept of an answer, as JSON values."""
-    return {name: getattr(answer, name) for name in _KEPT} | {
+    """What is kept of an answer, as JSON values. What is empty needs no room."""
+    whole = {name: getattr(answer, name) for name in _KEPT} | {
         "calls": [call_to_json(call) for call in answer.calls],
         "server_calls": [
             {"round": c.round, "name": c.name, "arguments": c.arguments, "result": c.result, "status": c.status}
             for c in answer.server_calls
         ],
     }
+    return {name: value for name, value in whole.items() if value}
 
 
 def restore(answer: Answer, kept: dict[str, Any]) -> None:
@@ -158,6 +159,12 @@ def usage_to_json(usage: RoundUsage) -> dict[str, Any]:
     return dumped
 
 
+def usage_to_keep(usage: RoundUsage) -> dict[str, Any]:
+    """The same in little room: what is nothing is left out."""
+    dumped: dict[str, Any] = _USAGE.dump_python(usage, mode="json", exclude_defaults=True)
+    return dumped
+
+
 def usage_from_json(value: dict[str, Any]) -> RoundUsage:
-    """Read what `usage_to_json` gave. Raises pydantic.ValidationError."""
+    """Read what `usage_to_json` or `usage_to_keep` gave. Raises pydantic.ValidationError."""
     return _USAGE.validate_python(value)

@@ -169,7 +169,7 @@ class Run:
 
     def usage_json(self) -> dict[str, Any]:
         """The stored form of the figures."""
-        rounds = [answers.usage_to_json(usage) for usage in self.rounds]
+        rounds = [answers.usage_to_keep(usage) for usage in self.rounds]
         return {"rounds": rounds, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds}
 
     def interrupt(self) -> None:

@@ -50,12 +50,16 @@ _ERROR = frozenset({"error"})
 _REQUEST = frozenset({"model", "options", "input_digest"})
 
 
+_OPEN = frozenset({"input_digest"})
+"""Only of a run that is open it is asked whether a request repeats what began it."""
+
+
 def _ends(to: RunStatus) -> Row:
-    return Row(to, sets=_END, may_set=_FIGURES | _ERROR)
+    return Row(to, sets=_END, may_set=_FIGURES | _ERROR, clears=_OPEN)
 
 
 def _ends_waiting(to: RunStatus) -> Row:
-    return Row(to, sets=_END, clears=_WAIT)
+    return Row(to, sets=_END, clears=_WAIT | _OPEN)
 
 
 TABLE: dict[tuple[RunStatus, Happening], Row] = {
