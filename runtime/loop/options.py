@@ -47,6 +47,12 @@ class RunOptions:
             return tuple(tool for tool in self.tools if tool.name == self.only)
         return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
 
+    def shared(self) -> "RunOptions":
+        """The same, of what repeats from run to run with the one object that stands for it."""
+        block = BLOCKS.of(ToolBlock(self.tools, self.client_tools)).value
+        answer = None if self.answer is None else SCHEMAS.of(self.answer).value
+        return replace(self, tools=block.tools, client_tools=block.client, answer=answer)
+
     def dump(self) -> dict[str, Any]:
         """JSON values, without those that are as they mostly are; what repeats from run to run is `Shared`."""
         dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", exclude=_SHARED, exclude_defaults=True)

@@ -113,7 +113,7 @@ class Run:
 
     def keep_options(self, options: RunOptions) -> None:
         """What it is held to from its next leg on."""
-        self.__dict__["options"] = options
+        self.__dict__["options"] = options.shared()
 
     def restore(self, last: RunEvent | None) -> None:
         """Fill in from the record what was kept of the answer; `last` is the event with which the last leg ended."""

@@ -6,6 +6,8 @@ import pytest
 from tenuto.errors import InvalidRequest, NotFound, Overloaded
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.intake import Defaults
+from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.principal import Principal
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import answer, client_tools, says, until
 from tests.runtime.loop.test_match import SLOW, waits_for
@@ -64,3 +66,14 @@ async def test_a_model_that_is_not_served_is_named(open_process: Open) -> None:
     with pytest.raises(NotFound, match="scripted, other"):
         await process.ask("hi", model="nobody")
     assert (await process.ask("hi", model="default")).model == "scripted"
+
+
+async def test_runs_with_equal_tools_have_them_once(open_process: Open) -> None:
+    process = await open_process()
+    runs = []
+    for number in range(2):
+        tools = client_tools(ToolSpec("mine", "does it", {"type": "object", "properties": {}}))
+        follower = await process.start(f"hi {number}", None, tools=tools)
+        await answer(follower)
+        runs.append(await process.runner.run(Principal("alice"), follower.id))
+    assert runs[0].options.tools is runs[1].options.tools
