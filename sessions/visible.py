@@ -254,9 +254,11 @@ class Trace:
     def _same(self, items: Sequence[Item]) -> int:
         """How many items have been seen. Mostly all are, and then no item is looked at, only where it lies."""
         end = min(len(self._seen), len(items))
-        if self._seen[:end] == items[:end]:
+        mine = self._seen if end == len(self._seen) else self._seen[:end]
+        theirs = items if end == len(items) else items[:end]
+        if mine == theirs:
             return end
-        return next(place for place in range(end) if self._seen[place] != items[place])
+        return next((place for place in range(end) if mine[place] != theirs[place]), end)
 
     def _pop(self) -> None:
         self.visible.pop()

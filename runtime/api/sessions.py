@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any
 
+import anyio.to_thread
 from pydantic import Field
 from pydantic_core import to_json
 from starlette.requests import Request
@@ -51,7 +52,8 @@ class SessionsApi:
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it; `raw`: all that is kept of it, also of one that is damaged."""
         raw = switch(request, "raw")
-        return _json(await self.runner.export_session(principal_of(request), request.path_params["id"], raw=raw))
+        document = await self.runner.export_session(principal_of(request), request.path_params["id"], raw=raw)
+        return await anyio.to_thread.run_sync(_json, document)  # which can be long
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""

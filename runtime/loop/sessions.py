@@ -74,7 +74,9 @@ class Sessions:
         if raw:
             return await self._directory.raw(principal, id)
         session = await self._existing(principal, id)
-        return transfer.export(session, await self._store.notes(session.uid))
+        notes = await self._store.notes(session.uid)
+        # In a worker thread: a long session is a long document, and nobody but this owner changes it meanwhile.
+        return await anyio.to_thread.run_sync(transfer.export, session, notes)
 
     async def install(self, session: Session, notes: Mapping[str, str]) -> str | None:
         """Put a session in the place of the one of its id, whose uid this gives. Raises SessionBusy."""
