@@ -6,22 +6,19 @@ stand-in in place of a long past. No tokens here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
 from tenuto.pipelines import looking_back
 from tenuto.pipelines.message_fields import message_fields, tool_fields
 from tenuto.pipelines.slots import Slot, SlotTable, to_json
 from tenuto.pipelines.stand_in import stand_in
+from tenuto.pipelines.template_budget import Overrun
+from tenuto.pipelines.template_environment import BoundedEnvironment, BoundedTemplate
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolSpec, UserItem
 
 Part = str | Slot
@@ -33,6 +30,7 @@ _TEMPLATE_ERRORS = (
     ArithmeticError,
     AttributeError,
     LookupError,
+    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
@@ -64,15 +62,15 @@ class ChatTemplate:
     """A compiled chat template. Immutable, safe for any thread.
 
     Raises:
-        ModelLoadFailed: the template is no Jinja template.
+        ModelLoadFailed: the template is no Jinja template, or does not come to an end.
     """
 
     def __init__(self, text: str, special_texts: Mapping[str, str], stop_texts: Sequence[str] = ()) -> None:
         self.text = text
         self._special_texts = dict(special_texts)
         try:
-            self._template = _environment().from_string(text)
-        except jinja2.TemplateError as error:
+            self._template = BoundedTemplate(BoundedEnvironment(to_json), text)
+        except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
         # Hugging Face gives None where there are no tools; some templates loop over them all the same.
         self._no_tools: list[Any] | None = None
@@ -96,7 +94,7 @@ class ChatTemplate:
             suffix = self._suffix(before, new, tools)
             return [[part.content if isinstance(part, Slot) else part for part in span] for span in suffix.spans]
 
-        return looking_back.looks_back(parts, looking_back.named(_environment().parse(self.text)))
+        return looking_back.looks_back(parts, looking_back.named(BoundedEnvironment(to_json).parse(self.text)))
 
     def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
         """What follows the content of the last item `before`.
@@ -184,7 +182,9 @@ class ChatTemplate:
         """Whether the template takes a conversation; `mapped`: with arguments as mappings, not as JSON text."""
         try:
             self._render(items, tools, opening=False, mapped=mapped)
-        except TemplateFailed:
+        except TemplateFailed as error:
+            if isinstance(error.__cause__, Overrun):
+                raise ModelLoadFailed(str(error)) from error
             return False
         return True
 
@@ -266,27 +266,3 @@ def _between(parts: Sequence[Part], begin: tuple[int, int], end: tuple[int, int]
         if part:
             found.append(part)
     return tuple(found)
-
-
-def _environment() -> jinja2.Environment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return environment
-
-
-def _raise_exception(message: str) -> None:
-    raise jinja2.TemplateError(message)
-
-
-class _GenerationTag(Extension):
-    """`{% generation %}` marks what a model is trained on; in rendering it is transparent."""
-
-    tags = {"generation"}  # noqa: RUF012 -- the base class declares it so
-
-    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        next(parser.stream)
-        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
