@@ -3,7 +3,7 @@
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
-#   make fuzz    ten minutes of Schemathesis against a server of its own
+#   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
 #   make demo    a short tour against a server of its own
 #   make model   train the embedded model from nothing; goes on where it was
 

@@ -118,10 +118,10 @@ CASES = [
     Case("20,000 empty messages", "POST", CHAT, lambda: chat(messages=messages(20_000))),
     Case("10,000 turns of history", "POST", CHAT, lambda: chat(messages=talk(10_000))),
     Case(
-        "a description of 14 MB",
+        "a description of 13 MB",
         "POST",
         CHAT,
-        lambda: chat(tools=tools({"type": "object"}, description="word " * (14 << 18))),
+        lambda: chat(tools=tools({"type": "object"}, description="word " * (10 << 18))),
     ),
     Case(
         "a description of 60 KB",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import anyio.to_thread
 
@@ -19,6 +20,9 @@ Span = tuple[int, ...]
 _MANY_ITEMS = 64
 _MUCH_TEXT = 1 << 14
 """What is more than these, in items and in characters, is rendered in a worker thread."""
+
+_VALUE_CHARACTERS = 12
+"""What a value of a schema takes with its name, roughly."""
 
 _HALF = 16
 
@@ -78,11 +82,32 @@ async def read(
     codec: Codec, tools: Sequence[ToolSpec], ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item]
 ) -> Prompt:
     """What `prompt` gives, rendered in a worker thread where that takes long. Nobody may change anything meanwhile."""
+    if not ledgers and _are_large(tools):  # even naming the ledger looks at all of them
+        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
     ledger = ledgers.get(fingerprint(codec, tools))
     begin = 0 if codec.looks_back is not None or ledger is None else min(ledger.items, keep)
     if len(items) - begin > _MANY_ITEMS or sum(len(item.text) for item in items[begin:]) > _MUCH_TEXT:
         return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
     return prompt(codec, tools, ledgers, keep, items)
+
+
+def _are_large(tools: Sequence[ToolSpec]) -> bool:
+    """Whether they have much text. Stops looking where they have."""
+    pending: list[Any] = []
+    characters = 0
+    for tool in tools:
+        characters += len(tool.description)
+        pending.append(tool.parameters)
+        while pending and characters <= _MUCH_TEXT:
+            value = pending.pop()
+            characters += len(value) if isinstance(value, str) else _VALUE_CHARACTERS
+            if isinstance(value, dict):
+                pending.extend(value.values())
+            elif isinstance(value, list):
+                pending.extend(value)
+        if characters > _MUCH_TEXT:
+            return True
+    return False
 
 
 def prompt(

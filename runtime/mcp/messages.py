@@ -20,6 +20,8 @@ class BoundedMessages:
         """Pass the request on as it came, or refuse it."""
         if scope["method"] == "POST":
             messages = await _whole(receive)
+            if messages[-1]["type"] == "http.disconnect":
+                return
             if not has_at_most(b"".join(message.get("body", b"") for message in messages), MOST_VALUES):
                 await _refusal()(scope, receive, send)
                 return
@@ -28,7 +30,7 @@ class BoundedMessages:
 
 
 async def _whole(receive: Receive) -> deque[Message]:
-    """All that comes of a body, with the disconnect where the client has gone in the middle of it."""
+    """All that comes of a body; a disconnect is the last where the client has gone in the middle of it."""
     messages: deque[Message] = deque()
     more = True
     while more:
