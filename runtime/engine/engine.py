@@ -16,6 +16,8 @@ from tenuto.runtime.engine.messages import (
     Command,
     Event,
     Failed,
+    GoOn,
+    Hold,
     Release,
     Residency,
     Round,
@@ -147,11 +149,14 @@ class Engine:
         command = Submit(sequence, principal, known, tokens, round, had, named)
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)
-        opened = self._rounds[sequence] = _OpenRound(RoundStream(), command, whole)
+        opened = self._rounds[sequence] = _OpenRound(self._stream(sequence), command, whole)
         self._places.settle(sequence, principal)
         self._remember(sequence, principal, known.length + len(tokens))
         self._tell(command)
         return opened.stream
+
+    def _stream(self, sequence: str) -> RoundStream:
+        return RoundStream(lambda behind: self._tell(Hold(sequence) if behind else GoOn(sequence)))
 
     def holds(self, sequence: str, tokens: int) -> bool:
         """Whether a paused sequence is known here that has so many tokens or more."""

@@ -79,6 +79,20 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Let a sequence's round wait: its reader has fallen behind. Its slot goes to who needs one."""
+
+    sequence: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Let a round that is held go on."""
+
+    sequence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Forget a sequence and free its cache. An open round is cancelled first."""
 
@@ -90,7 +104,7 @@ class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Cancel | Release | Stop
+Command = Submit | Cancel | Hold | GoOn | Release | Stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class Happening(StrEnum):
     SUBMIT = "submit"
     ADMIT = "admit"
     READ = "read"
+    HOLD = "hold"
     STOP = "stop"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -40,6 +41,7 @@ TRANSITIONS: dict[tuple[State, Happening], State] = {
     (State.PAUSED, Happening.SUBMIT): State.WAITING,
     (State.WAITING, Happening.ADMIT): State.PREFILLING,
     (State.PREFILLING, Happening.READ): State.DECODING,
+    (State.DECODING, Happening.HOLD): State.WAITING,
     (State.DECODING, Happening.STOP): State.PAUSED,
     (State.WAITING, Happening.CANCEL): State.PAUSED,
     (State.PREFILLING, Happening.CANCEL): State.PAUSED,

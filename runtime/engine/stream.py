@@ -7,15 +7,21 @@ from functools import partial
 
 from tenuto.runtime.engine.messages import Event, Failed, RoundEvent, Stopped
 
+BEHIND = 512
+"""So many events may wait for their reader before its round is held."""
+CAUGHT_UP = 128
+
 
 class RoundStream:
     """The events of one round, in order, ending with Stopped or Failed. Event-loop thread only, one reader at a time.
 
-    It is bounded by the round itself, whose tokens are. A reader that was cancelled lost nothing: the next one goes on
-    where it stood.
+    `lags` is told when its reader has fallen behind, and when it has caught up: between the two the round is not to go
+    on. A reader that was cancelled lost nothing: the next one goes on where it stood.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lags: Callable[[bool], None]) -> None:
+        self._lags = lags
+        self._is_behind = False
         self._events: deque[RoundEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = False
@@ -28,6 +34,9 @@ class RoundStream:
     def put(self, event: RoundEvent) -> None:
         """Add an event; never waits."""
         self._events.append(event)
+        if len(self._events) >= BEHIND and not self._is_behind:
+            self._is_behind = True
+            self._lags(True)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -41,6 +50,9 @@ class RoundStream:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         event = self._events.popleft()
+        if self._is_behind and len(self._events) <= CAUGHT_UP:
+            self._is_behind = False
+            self._lags(False)
         self._is_over = isinstance(event, Stopped | Failed)
         return event
 

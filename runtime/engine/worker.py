@@ -19,6 +19,8 @@ from tenuto.runtime.engine.messages import (
     Command,
     Event,
     Failed,
+    GoOn,
+    Hold,
     Release,
     Residency,
     RoundUsage,
@@ -70,11 +72,13 @@ class Worker:
         self._waiting: deque[Sequence] = deque()  # in order of arrival
         self._prefilling: dict[str, Sequence] = {}
         self._decoding: dict[str, Sequence] = {}
+        self._held: dict[str, Sequence] = {}  # until their readers have caught up
         self._events: list[Event] = []
 
     def states(self) -> dict[State, int]:
         """How many sequences are in each state that lasts. Any thread."""
-        waiting, prefilling, decoding = len(self._waiting), len(self._prefilling), len(self._decoding)
+        waiting = len(self._waiting) + len(self._held)
+        prefilling, decoding = len(self._prefilling), len(self._decoding)
         paused = len(self._sequences) - waiting - prefilling - decoding
         return {
             State.WAITING: waiting,
@@ -132,6 +136,11 @@ class Worker:
                 case Cancel():
                     if (sequence := self._sequences.get(command.sequence)) is not None:
                         self._cancel(sequence)
+                case Hold():
+                    self._hold(command.sequence)
+                case GoOn():
+                    if (sequence := self._held.pop(command.sequence, None)) is not None:
+                        self._waiting.append(sequence)
                 case Release():
                     if (sequence := self._sequences.get(command.sequence)) is not None:
                         self._cancel(sequence)
@@ -196,12 +205,20 @@ class Worker:
             pass
         raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
 
+    def _hold(self, id: str) -> None:
+        """A sequence waits until its reader has caught up. One that decodes no more has nothing to wait for."""
+        sequence = self._decoding.pop(id, None)
+        if sequence is not None:
+            sequence.on(Happening.HOLD)
+            self._held[id] = sequence
+
     # Admission.
 
     def _admit(self) -> None:
         if not self._waiting:
             return
-        paused = [holder.id for holder in self.residency.holders() if holder.state is State.PAUSED]
+        idle = (holder for holder in self.residency.holders() if self._is_at_rest(holder))
+        paused = [holder.id for holder in idle]
         candidates = [
             Candidate(s.id, s.slot is not None, self.residency.where(s) is Residency.HOST) for s in self._waiting
         ]
@@ -213,10 +230,13 @@ class Worker:
             victim = None if admission.evict is None else self._sequences[admission.evict]
             copied |= self._place(sequence, victim)
 
+    def _is_at_rest(self, sequence: Sequence) -> bool:
+        return sequence.state is State.PAUSED or sequence.id in self._held
+
     def _place(self, sequence: Sequence, victim: Sequence | None) -> bool:
         """Give a sequence its place and begin to feed it. True where a cache was copied."""
         assert sequence.open is not None
-        sequence.open.residency = self.residency.where(sequence)
+        residency = self.residency.where(sequence)
         try:
             placed = self.residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
@@ -225,10 +245,12 @@ class Worker:
             return True
         self._waiting.remove(sequence)
         sequence.on(Happening.ADMIT)
-        sequence.open.held = sequence.cached - placed.lent
-        sequence.open.computed = placed.lent
+        sequence.open.computed += placed.lent
         self.counters.computed += placed.lent
-        sequence.open.admitted = time.monotonic()
+        if sequence.open.admitted is None:  # else it was held, and goes on
+            sequence.open.residency = residency
+            sequence.open.held = sequence.cached - placed.lent
+            sequence.open.admitted = time.monotonic()
         self._prefilling[sequence.id] = sequence
         return placed.copied
 
@@ -300,7 +322,8 @@ class Worker:
                 sequence.on(Happening.READ)
                 del self._prefilling[sequence.id]
                 self._decoding[sequence.id] = sequence
-                sequence.open.first_token = now
+                if sequence.open.first_token is None:
+                    sequence.open.first_token = now
             self._take(sequence, sample)
 
     def _take(self, sequence: Sequence, sample: int | TokenLogprob) -> None:
@@ -350,6 +373,7 @@ class Worker:
             self._waiting.remove(sequence)
         self._prefilling.pop(sequence.id, None)
         self._decoding.pop(sequence.id, None)
+        self._held.pop(sequence.id, None)
         self.residency.touch(sequence)
         sequence.had = max(sequence.had, sequence.cached)
         if opened is not None:

@@ -17,7 +17,7 @@ async def read(stream: RoundStream) -> list[RoundEvent]:
 
 @pytest.mark.parametrize("end", [STOPPED, FAILED])
 async def test_events_come_in_order_and_end_with_the_last(end: RoundEvent) -> None:
-    stream = RoundStream()
+    stream = RoundStream(lambda _: None)
     reader = asyncio.create_task(read(stream))
     for event in (*TOKENS, end):
         stream.put(event)
@@ -28,7 +28,7 @@ async def test_events_come_in_order_and_end_with_the_last(end: RoundEvent) -> No
 
 
 async def test_a_reader_that_was_cancelled_loses_nothing() -> None:
-    stream = RoundStream()
+    stream = RoundStream(lambda _: None)
     seen: list[RoundEvent] = []
 
     async def follow() -> None:

@@ -1,0 +1,52 @@
+"""A round whose reader does not read is held: it piles nothing up, and keeps nobody else waiting."""
+
+import asyncio
+
+import anyio
+
+from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.stream import BEHIND, RoundStream
+from tests.runtime.engine.rig import Make, Rig, round_of
+
+LONG = "word " * 600
+RULES = [{"user": "long", "text": LONG}]
+SLACK = 300
+"""Steps that the engine may make before it has heard that it is to wait."""
+
+
+async def unread(rig: Rig) -> RoundStream:
+    """A long round in a slot, that has got as far as it gets while nobody reads."""
+    stream = rig.engine.submit("slow", rig.prompt("long"), round_of(max_tokens=10_000), principal="alice")
+    with anyio.fail_after(20):
+        while not rig.engine.state().sampled or rig.count(State.DECODING):  # noqa: ASYNC110  (a thread's doing)
+            await asyncio.sleep(0.01)
+    return stream
+
+
+async def test_an_engine_waits_for_a_reader_that_does_not_read(make: Make) -> None:
+    rig = make(RULES, slots=1)
+    stream = await unread(rig)
+    assert BEHIND <= rig.engine.state().sampled <= BEHIND + SLACK
+    reading = rig.read(stream, [])
+    await reading.stopped()
+    assert reading.tokens == rig.answer(LONG)
+
+
+async def test_a_round_that_is_held_leaves_its_slot_to_others_and_goes_on_where_it_was(make: Make) -> None:
+    rig = make(RULES, slots=1)
+    stream = await unread(rig)
+    other = rig.begin("other", rig.prompt("Hello!"), principal="bob")
+    await other.stopped()
+    assert other.tokens == rig.answer("Hello!")
+    reading = rig.read(stream, [])
+    await reading.stopped()
+    assert reading.tokens == rig.answer(LONG)
+
+
+async def test_a_round_that_is_held_can_be_cancelled(make: Make) -> None:
+    rig = make(RULES, slots=1)
+    stream = await unread(rig)
+    rig.engine.cancel("slow")
+    reading = rig.read(stream, [])
+    end = await reading.stopped()
+    assert len(reading.tokens) == end.usage.sampled
