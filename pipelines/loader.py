@@ -267,6 +267,8 @@ def _kind(path: Path) -> Literal["gguf", "mlx"]:
         raise ModelLoadFailed(
             f"{path} is a folder without a model: it has no config.json; give a GGUF file or the folder of an MLX model"
         )
+    if path.exists() and not path.is_file():
+        raise ModelLoadFailed(f"{path} is neither a file nor a folder")  # to open a pipe would wait for a writer
     if path.suffix == ".safetensors" and path.exists():
         raise ModelLoadFailed(f"{path} is one file of an MLX model; give its folder, {path.parent}")
     try:

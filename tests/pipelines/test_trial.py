@@ -43,6 +43,23 @@ def test_a_file_with_an_epsilon_that_is_no_number_is_an_error(tmp_path: Path, se
         load(path, settings)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("loops", ["{{ 'x'.center(10**9) }}", "{% for a in range(9999) %}{% for b in range(9999) %}"])
+def test_a_file_whose_template_does_not_come_to_an_end_is_an_error(
+    tmp_path: Path, settings: LoadSettings, loops: str
+) -> None:
+    path = written(tmp_path / "loops.gguf", CRAFTED.template(loops + "{% endfor %}" * loops.count("for") + TALK))
+    with pytest.raises(ModelLoadFailed, match="the model's chat template"):
+        load(path, settings)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
+def test_a_pipe_is_no_model(tmp_path: Path, settings: LoadSettings) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(ModelLoadFailed, match="neither a file nor a folder"):
+        load(str(tmp_path / "pipe.gguf"), settings)
+
+
 @pytest.mark.timeout(300)
 def test_no_file_ends_the_process_that_asks_for_it(tmp_path: Path, settings: LoadSettings) -> None:
     """Bytes of the metadata are changed by chance. Some of these files load, and all others are errors."""
