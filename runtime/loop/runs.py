@@ -166,7 +166,8 @@ class Runs:
         calls = await self.calls(run, draft.session)
         results = await self._fitted(run, draft.session, results_of(calls, why))
         draft.also(*closing(calls, results, now))
-        if outstanding(draft.items):
+        open_calls = {call.id for call in outstanding(draft.items)}
+        if any(pending.call.id in open_calls for pending in calls):  # else the draft has cut their round
             draft.add(results)
         ended = PauseStatus.EXPIRED if happening is Happening.EXPIRE else PauseStatus.CLOSED
         asked = [run.pause] if run.pause is not None else await self._store.run_pauses(run.id)

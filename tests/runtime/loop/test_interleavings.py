@@ -1,0 +1,50 @@
+"""What happens between two steps: a client that leaves there, a store that is silent there, another command there."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from tenuto.runtime.loop import runner
+from tenuto.sessions import directory
+from tenuto.sessions.items import AssistantItem, ToolResultItem
+from tenuto.sessions.records import RunStatus
+from tenuto.tools.approvals import Rules
+from tests.runtime.loop.conftest import Open
+from tests.runtime.loop.house import Process, asks, call, client_tools, history
+
+COUNT = asks("count", call("count__add", by=1))
+ASK: dict[str, Any] = {"configured": {"count": Rules()}}
+
+
+@contextmanager
+def silent(process: Process) -> Iterator[None]:
+    """The store takes what it is given, and answers only when this is over: somebody else has locked it."""
+    with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits are waited for a moment, and the house is kept when the test says so."""
+    monkeypatch.setattr(directory, "_COMMIT_S", 0.3)
+    monkeypatch.setattr(runner, "TICK_S", 3600.0)
+
+
+async def test_a_client_that_tells_another_past_while_it_is_waited_for_leaves_no_stray_result(
+    open_process: Open,
+) -> None:
+    again = {"tool": "rain", "calls": [call("weather", city="Rome")], "text": ""}
+    process = await open_process(asks("weather?", call("weather", city="Oslo")), again)
+    first = await process.ask("weather?", tools=client_tools())
+    second = await process.ask([ToolResultItem(first.calls[0].id, "", "rain")], tools=client_tools())
+    assert second.status is RunStatus.PAUSED
+    told = history(await process.items())[:2]
+    await process.ask([*told, ToolResultItem(first.calls[0].id, "", "snow")], tools=client_tools())
+    items = await process.items()
+    called = [one.id for item in items if isinstance(item, AssistantItem) for one in item.calls]
+    assert [item.call_id for item in items if isinstance(item, ToolResultItem)] == called
