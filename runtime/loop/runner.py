@@ -81,7 +81,7 @@ class Runner:
         """Close what a crash left open, then take turns."""
         self._group = await anyio.create_task_group().__aenter__()
         self._owners = Owners(self._group)
-        self._sessions = Sessions(self._house, self._store, self._runs, self._owners)
+        self._sessions = Sessions(self._house, self._store, self._runs, self._owners, self._release)
         try:
             await self._sessions.recover()
         except BaseException as error:
@@ -327,7 +327,7 @@ class Runner:
 
     async def delete_session(self, principal: Principal, id: str) -> None:
         """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
-        self._release(await self._sessions.delete(principal.id, id))
+        await self._sessions.delete(principal.id, id)
 
     async def fork_session(self, principal: Principal, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
@@ -350,9 +350,7 @@ class Runner:
         """Put what `transfer.restore` made in the place of the session of that id. Raises SessionBusy."""
         codecs = [model.codec for model in self.models.list()]
         dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
-        replaced = await self._sessions.install(session, notes)
-        if replaced is not None:
-            self._release(replaced)
+        await self._sessions.install(session, notes)
         return session, dropped
 
     async def list_sessions(
@@ -423,8 +421,7 @@ class Runner:
         """Delete the sessions whose time is over, and let runs of long ago go. Done every minute by itself."""
         self._runs.forget_old()
         await self.directory.tidy()
-        for uid in await self._sessions.expire():
-            self._release(uid)
+        await self._sessions.expire()
         await self._store.sweep()
 
     def _release(self, uid: str) -> None:

@@ -1,7 +1,7 @@
 """What is done with sessions and with runs that do not work, each as a command to the session's owner."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -30,11 +30,15 @@ STOP_S = 60.0
 
 
 class Sessions:
-    """The commands. Event-loop thread only; whoever calls them may leave, and what has begun comes to its end."""
+    """The commands. Event-loop thread only; whoever calls them may leave, and what has begun comes to its end.
 
-    def __init__(self, house: House, store: Store, runs: Runs, owners: Owners) -> None:
+    `release` is told the uid of each session that is gone, of which no model keeps anything then.
+    """
+
+    def __init__(self, house: House, store: Store, runs: Runs, owners: Owners, release: Callable[[str], None]) -> None:
         self._directory, self._clock = house.directory, house.clock
         self._store, self._runs, self._owners = store, runs, owners
+        self._release = release
 
     async def fetch(self, principal: str, id: str) -> Session | None:
         """A session, to be read."""
@@ -78,31 +82,32 @@ class Sessions:
         # In a worker thread: a long session is a long document, and nobody but this owner changes it meanwhile.
         return await anyio.to_thread.run_sync(transfer.export, session, notes)
 
-    async def install(self, session: Session, notes: Mapping[str, str]) -> str | None:
-        """Put a session in the place of the one of its id, whose uid this gives. Raises SessionBusy."""
-        return await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))
+    async def install(self, session: Session, notes: Mapping[str, str]) -> None:
+        """Put a session in the place of the one of its id. Raises SessionBusy."""
+        await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))
 
-    async def _install(self, session: Session, notes: Mapping[str, str]) -> str | None:
+    async def _install(self, session: Session, notes: Mapping[str, str]) -> None:
         with suppress(SessionDamaged):
             old = await self._directory.get(session.principal, session.id)
             if old is not None:
                 await self._close_unkept(old)
-        return await self._directory.install(session, notes)
+        replaced = await self._directory.install(session, notes)
+        if replaced is not None:
+            self._release(replaced)
 
-    async def delete(self, principal: str, id: str) -> str:
+    async def delete(self, principal: str, id: str) -> None:
         """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
-        return await self._owners.ask((principal, id), partial(self._delete, principal, id))
+        await self._owners.ask((principal, id), partial(self._delete, principal, id))
 
-    async def _delete(self, principal: str, id: str) -> str:
+    async def _delete(self, principal: str, id: str) -> None:
         with suppress(SessionDamaged, NotFound):
             session = await self._directory.get(principal, id)
             if session is not None and session.open_run is not None:
                 run = await self._runs.find(session.open_run)
                 with suppress(StoreFailed):  # an end that cannot be kept goes with the session
                     await self._cancel(run)
-        uid = await self._directory.delete(principal, id)
+        self._release(await self._directory.delete(principal, id))
         self._runs.forget(principal, id)
-        return uid
 
     async def cancel(self, run: Run) -> Run:
         """Stop a run, whether it works or waits; give it when it has ended."""
@@ -117,9 +122,9 @@ class Sessions:
             await self._close(run, Happening.CANCEL)
         return run
 
-    async def expire(self) -> Sequence[str]:
-        """Delete the sessions whose time is over; their uids."""
-        gone: list[str] = []
+    async def expire(self) -> None:
+        """Delete the sessions whose time is over."""
+        gone: list[Key] = []
         while overdue := await self._directory.overdue():
             before = len(gone)
             async with anyio.create_task_group() as group:
@@ -127,15 +132,16 @@ class Sessions:
                     group.start_soon(self._expire, key, gone)
             if len(gone) == before:
                 break
-        return gone
 
-    async def _expire(self, key: Key, gone: list[str]) -> None:
+    async def _expire(self, key: Key, gone: list[Key]) -> None:
         try:
             uid = await self._owners.ask(key, partial(self._directory.expire, *key))
         except (StoreFailed, Overloaded) as failure:
             log.warning("session %r, whose time is over, could not be deleted: %s", key[1], failure)
-        else:
-            gone += [] if uid is None else [uid]
+            return
+        if uid is not None:
+            self._release(uid)
+            gone.append(key)
 
     async def close_overdue(self) -> None:
         """End the runs that have waited for too long, and those whose end could not be kept when it came."""

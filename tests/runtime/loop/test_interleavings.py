@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import anyio
 import pytest
 
+from tenuto.errors import NotFound
+from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop import runner
 from tenuto.sessions import directory
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Process, asks, call, client_tools, history
+from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, history, says
 
 COUNT = asks("count", call("count__add", by=1))
 ASK: dict[str, Any] = {"configured": {"count": Rules()}}
@@ -48,3 +51,15 @@ async def test_a_client_that_tells_another_past_while_it_is_waited_for_leaves_no
     items = await process.items()
     called = [one.id for item in items if isinstance(item, AssistantItem) for one in item.calls]
     assert [item.call_id for item in items if isinstance(item, ToolResultItem)] == called
+
+
+async def test_a_client_that_leaves_its_delete_leaves_no_sequence(open_process: Open) -> None:
+    process = await open_process(says("hi", "ho"))
+    await process.ask("hi")
+    engine = process.models.find(None).engine
+    with silent(process), anyio.move_on_after(0.2):
+        await process.runner.delete_session(ALICE, "s")
+    with pytest.raises(NotFound):
+        await process.runner.export_session(ALICE, "s")
+    await process.ask("hi", "other")
+    assert engine.state().sequences[State.PAUSED] == 1
