@@ -10,14 +10,15 @@ from tenuto.sessions.records import RunRecord
 class Follower:
     """Follows the leg that is the run's present one when it is made, and no other.
 
-    A leg lasts while anybody follows it who does not leave: the last to leave cancels it, unless it is over. Legs that
-    nobody has ever followed, as those after a decision, are not affected.
+    A request's leg lasts while anybody follows it who does not leave: the last to leave cancels it, unless it is over.
+    A leg after a decision goes on by itself, unless who has decided `claims` it; who comes later only looks on.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, claims: bool = False) -> None:
         self.run = run
         self._leg = run.leg
         self._leg.followers += 1
+        self._leg.is_claimed |= claims
         self._has_left = False
 
     @property
@@ -63,5 +64,5 @@ class Follower:
         if not self._has_left:
             self._has_left = True
             self._leg.followers -= 1
-            if not self._leg.followers:
+            if self._leg.is_claimed and not self._leg.followers:
                 await self.run.stop(self._leg)

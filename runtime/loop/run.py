@@ -36,6 +36,8 @@ class LegState:
     """Set while the leg is under way."""
     followers: int = 0
     """How many requests wait for its answer."""
+    is_claimed: bool = False
+    """Whether it is a request's, and ends when the last who follows it leaves."""
 
 
 @dataclass(eq=False)
@@ -133,7 +135,7 @@ class Run:
     def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool) -> None:
         """A leg begins. One of a request has an answer of its own; one after a decision goes on with the last."""
         answer = self._fresh_answer() if of_request else answers.gone_on(self.leg.answer)
-        self.leg = LegState(answer, start=len(self._log), scope=scope)
+        self.leg = LegState(answer, start=len(self._log), scope=scope, is_claimed=of_request)
         self.cancelling = False
 
     def emit(self, event: RunEvent) -> None:

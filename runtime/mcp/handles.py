@@ -76,7 +76,7 @@ async def resume(runner: Runner, principal: Principal, arguments: dict[str, Any]
                 message=arguments.get("message"),
                 remember=arguments.get("remember_for_session", False),
             )
-            return Follower(decided)
+            return Follower(decided, claims=True)
         case _:
             raise InvalidRequest(f"the run {run.id} waits for a decision, not for results")
 

@@ -207,7 +207,7 @@ class _Desk:
         run = await self._runner.decide(
             principal, pause_id, approve=decision.approve, message=decision.message, remember=decision.remember
         )
-        return Follower(run)
+        return Follower(run, claims=True)
 
     def _server_of(self, name: str) -> str:
         found = self._runner.registry.find(name)

@@ -16,7 +16,9 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, history, says
+from tests.runtime.loop.house import ALICE, Process, answer, asks, call, client_tools, history, says
+from tests.runtime.loop.test_match import waits_for
+from tests.runtime.loop.tools import Tools
 
 COUNT = asks("count", call("count__add", by=1))
 ASK: dict[str, Any] = {"configured": {"count": Rules()}}
@@ -51,6 +53,24 @@ async def test_a_client_that_tells_another_past_while_it_is_waited_for_leaves_no
     items = await process.items()
     called = [one.id for item in items if isinstance(item, AssistantItem) for one in item.calls]
     assert [item.call_id for item in items if isinstance(item, ToolResultItem)] == called
+
+
+async def test_a_repeat_that_leaves_does_not_cancel_what_a_person_has_approved(
+    open_process: Open, tools: Tools
+) -> None:
+    process = await open_process(asks("slow", call("slow__wait", name="it")), configured={"slow": Rules()})
+    key: dict[str, Any] = {"idempotency_key": "k", "body_digest": "d", "wants_events": True}
+    paused = await process.ask("slow", **key)
+    assert paused.pause is not None
+    run = await process.decide(paused.pause.pause_id, approve=True)
+    await waits_for(tools)
+    again = await process.start("slow", **key)
+    assert again.run is run
+    with anyio.fail_after(5):
+        await again.disconnected()
+    tools.slow.go.set()
+    assert (await answer(run)).status is RunStatus.COMPLETED
+    assert tools.slow.cancelled == 0
 
 
 async def test_a_client_that_leaves_its_delete_leaves_no_sequence(open_process: Open) -> None:
