@@ -1,9 +1,6 @@
 """Idempotency-Keys: which run a repeated request gets. Kept with its run: in the store, or in memory only."""
 
 from collections.abc import Callable
-from weakref import WeakValueDictionary
-
-import anyio
 
 from tenuto.errors import IdempotencyMismatch
 from tenuto.runtime.loop.requests import Turn
@@ -24,14 +21,6 @@ class Keys:
         self._store, self._clock = store, clock
         self._unstored: dict[tuple[str, str], KeyRecord] = {}  # the oldest first
         self._places: Shares[tuple[str, str]] = Shares("the memory for keys", MOST_UNSTORED, lambda _: True)
-        self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
-
-    def lock(self, principal: str, key: str) -> anyio.Lock:
-        """Held while a request with this key is admitted, so that its repeat waits to see what it has begun."""
-        lock = self._locks.get((principal, key))
-        if lock is None:
-            lock = self._locks[principal, key] = anyio.Lock()
-        return lock
 
     async def run_of(self, turn: Turn) -> str | None:
         """The id of the run that an earlier request with the turn's key has begun.

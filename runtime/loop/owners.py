@@ -1,5 +1,7 @@
 """The owners of sessions: everything that changes a session goes through its owner, one command after the other.
 
+So does every request with an Idempotency-Key, by its key: owners of keys ask those of sessions, and not the other way.
+
 A command runs in the owner's task, so a client that leaves in the middle of one takes nothing back: what has begun
 comes to its end. What its client has left before it began is not done at all.
 """
@@ -17,10 +19,10 @@ from tenuto.errors import Overloaded, ShuttingDown
 T = TypeVar("T")
 
 Key = tuple[str, str]
-"""A principal's id and the id of one of its sessions."""
+"""A principal's id and the id of one of its sessions, or one of its Idempotency-Keys."""
 
 MOST_WAITING = 256
-"""How many commands may wait for one session."""
+"""How many commands may wait for one owner."""
 _RETRY_S = 1.0
 
 
@@ -52,18 +54,18 @@ class _Command(Generic[T]):
 
 
 class Owners:
-    """One owner for each session that has commands to carry out; it ends with the last of them.
+    """One owner for each session, or whatever else is meant by `of`, that has commands; it ends with the last of them.
 
     Event-loop thread only. No command waits for a command of another session, so none can wait for ever.
     """
 
-    def __init__(self, group: TaskGroup) -> None:
-        self._group = group
+    def __init__(self, group: TaskGroup, of: str = "session") -> None:
+        self._group, self._of = group, of
         self._waiting: dict[Key, deque[_Command[Any]]] = {}
 
     @property
     def busy(self) -> int:
-        """How many sessions have commands under way."""
+        """How many of them have commands under way."""
         return len(self._waiting)
 
     async def ask(
@@ -74,7 +76,7 @@ class Owners:
         `unheard` is given the result where nobody waits for it any more.
 
         Raises:
-            Overloaded: too many commands wait for this session.
+            Overloaded: too many commands wait already.
             ShuttingDown: the server stopped before the command was done.
         """
         command = _Command(work, unheard)
@@ -87,7 +89,7 @@ class Owners:
                 raise ShuttingDown("the server has stopped") from None
             self._waiting[key] = queue
         elif len(queue) >= MOST_WAITING:
-            raise Overloaded(f"the queue of session {key[1]!r}", _RETRY_S)
+            raise Overloaded(f"the queue of {self._of} {key[1]!r}", _RETRY_S)
         queue.append(command)
         try:
             await command.done.wait()

@@ -81,6 +81,7 @@ class Runner:
         """Close what a crash left open, then take turns."""
         self._group = await anyio.create_task_group().__aenter__()
         self._owners = Owners(self._group)
+        self._repeats = Owners(self._group, "Idempotency-Key")
         self._sessions = Sessions(self._house, self._store, self._runs, self._owners, self._release)
         try:
             await self._sessions.recover()
@@ -137,8 +138,9 @@ class Runner:
         await _read(turn)
         if turn.idempotency_key is None:
             return await self._start(turn)
-        async with self._keys.lock(turn.principal.id, turn.idempotency_key):
-            return await self._repeated(turn) or await self._start(turn)
+        # A repeat waits to see what the first has begun, even if the first's client has gone meanwhile.
+        key = (turn.principal.id, turn.idempotency_key)
+        return await self._repeats.ask(key, partial(self._start_once, turn), unheard=_leave)
 
     def complete(self, request: RawRequest) -> RawRun:
         """Begin a raw completion, which whoever reads it must read to its end or close.
@@ -164,6 +166,9 @@ class Runner:
             return await self._intake.preview(turn, model, None)
         known = await self._sessions.fetch(turn.principal.id, turn.session_id)
         return await self._intake.preview(turn, model, known)
+
+    async def _start_once(self, turn: Turn) -> Follower:
+        return await self._repeated(turn) or await self._start(turn)
 
     async def _repeated(self, turn: Turn) -> Follower | None:
         run_id = await self._keys.run_of(turn)

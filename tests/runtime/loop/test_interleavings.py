@@ -11,6 +11,7 @@ import pytest
 from tenuto.errors import NotFound
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop import runner
+from tenuto.runtime.loop.follower import Follower
 from tenuto.sessions import directory
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
@@ -53,6 +54,28 @@ async def test_a_client_that_tells_another_past_while_it_is_waited_for_leaves_no
     items = await process.items()
     called = [one.id for item in items if isinstance(item, AssistantItem) for one in item.calls]
     assert [item.call_id for item in items if isinstance(item, ToolResultItem)] == called
+
+
+async def test_a_repeat_whose_first_client_left_while_it_was_admitted_begins_no_second_run(
+    open_process: Open,
+) -> None:
+    process = await open_process(says("hi", "ho"))
+    key: dict[str, Any] = {"idempotency_key": "k", "body_digest": "d"}
+    again: list[Follower] = []
+
+    async def repeat() -> None:
+        again.append(await process.start("hi", **key))
+
+    async with anyio.create_task_group() as group:
+        with silent(process):
+            with anyio.move_on_after(0.2):
+                await process.start("hi", **key)
+            group.start_soon(repeat)
+            await anyio.sleep(0.2)
+    await answer(again[0])
+    session = await process.session()
+    runs = await process.store.session_runs(session.uid)
+    assert len(runs) == 1
 
 
 async def test_a_repeat_that_leaves_does_not_cancel_what_a_person_has_approved(
