@@ -28,6 +28,9 @@ from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
 
+DUE = 0.0
+"""The deadline of a run that is to be closed as soon as that can be."""
+
 _WHY = {
     Happening.CANCEL: ("cancelled", "cancelled"),
     Happening.INTERRUPT: ("interrupted", "interrupted"),
@@ -55,7 +58,7 @@ class Runs:
         self._loading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._unkept: dict[str, Run] = {}
         self.deadlines: dict[str, tuple[float, Key]] = {}
-        """When each run that waits expires, and its session."""
+        """When each run that waits expires, and its session. `DUE`: it is to be closed now."""
 
     def working(self) -> list[Run]:
         """The runs that have a leg under way."""
@@ -72,20 +75,31 @@ class Runs:
 
     def settle(self, run: Run) -> None:
         """A leg of this run is over."""
-        record = run.record
-        if record.status is RunStatus.PAUSED and record.expires_at is not None:
-            self.deadlines[run.id] = (record.expires_at, (record.principal, run.session_id))
-        else:
-            self.deadlines.pop(run.id, None)
-        if run.stored or record.status is not RunStatus.PAUSED:
+        self.expect(run)
+        if run.stored or run.record.status is not RunStatus.PAUSED:
             self._open.pop(run.id, None)
             self._recent.put(run)
         if run.unkept_end is not None:
             self._unkept[run.id] = run
 
-    def unkept(self) -> list[Run]:
-        """The runs that have ended, which could not be kept yet."""
-        return list(self._unkept.values())
+    def expect(self, run: Run) -> None:
+        """Note when a run that has no leg under way is to be closed."""
+        record = run.record
+        if record.status is RunStatus.PAUSED and record.expires_at is not None:
+            self.deadlines[run.id] = (record.expires_at, _key(run))
+        elif run.unkept_end is not None:
+            self.deadlines[run.id] = (DUE, _key(run))
+        else:
+            self.deadlines.pop(run.id, None)
+
+    def overdue(self, now: float) -> list[tuple[str, Key]]:
+        """The runs that are to be closed, and their sessions."""
+        return [(id, key) for id, (due, key) in self.deadlines.items() if due <= now]
+
+    def put_off(self, run_id: str) -> None:
+        """A run could not be closed: next time the others come first."""
+        if run_id in self.deadlines:
+            self.deadlines[run_id] = self.deadlines.pop(run_id)
 
     def give_up(self, run_id: str) -> None:
         """Do not try any more to close a run."""
@@ -183,7 +197,7 @@ class Runs:
         run.pending, run.pause = [], None
         if run.unkept_end is not None:  # it has been told
             run.unkept_end = None
-            self._unkept.pop(run.id, None)
+            self.give_up(run.id)
             return
         run.emit(RunDone(record.status, record.stop_reason or "", record.error))
         self.settle(run)
@@ -235,6 +249,10 @@ class Runs:
         calls = tuple(ToolCall(call.call_id, call.name, call.arguments, call.server) for call in shown)
         round = records[0].round if records else 0
         return RunPaused(record.reason, round, calls, record.expires_at or 0.0, None if pause is None else pause.id)
+
+
+def _key(run: Run) -> Key:
+    return (run.record.principal, run.session_id)
 
 
 def _last_calls(items: Sequence[Item]) -> tuple[ToolCall, ...]:

@@ -15,7 +15,7 @@ from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening
-from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.runs import DUE, Runs
 from tenuto.sessions import transfer
 from tenuto.sessions.directory import begun
 from tenuto.sessions.match import fits
@@ -145,10 +145,9 @@ class Sessions:
 
     async def close_overdue(self) -> None:
         """End the runs that have waited for too long, and those whose end could not be kept when it came."""
-        now = self._clock()
-        late = [(id, key) for id, (expires, key) in self._runs.deadlines.items() if expires <= now]
-        for run_id, key in late + [(run.id, _key(run)) for run in self._runs.unkept()]:
+        for run_id, key in self._runs.overdue(self._clock()):
             if not await self._try_to_close(run_id, key):
+                self._runs.put_off(run_id)
                 return
 
     async def _try_to_close(self, run_id: str, key: Key) -> bool:
@@ -188,9 +187,9 @@ class Sessions:
         What cannot be closed now is tried again by housekeeping.
         """
         for found in await self._store.open_runs():
-            waits = found.status == RunStatus.PAUSED and found.expires_at is not None
-            expires = found.expires_at if waits and found.expires_at is not None else 0.0
-            self._runs.deadlines[found.id] = (expires, (found.principal, found.session_id))
+            due = found.expires_at if found.status == RunStatus.PAUSED else DUE
+            if due is not None:
+                self._runs.deadlines[found.id] = (due, (found.principal, found.session_id))
         await self.close_overdue()
 
     async def _close_unkept(self, session: Session) -> None:
@@ -208,7 +207,3 @@ class Sessions:
         if session is None:
             raise NotFound("session", id)
         return session
-
-
-def _key(run: Run) -> Key:
-    return (run.record.principal, run.session_id)

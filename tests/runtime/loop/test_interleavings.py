@@ -17,7 +17,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import ALICE, Process, answer, asks, call, client_tools, history, says
+from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, history, says
 from tests.runtime.loop.test_match import waits_for
 from tests.runtime.loop.tools import Tools
 
@@ -94,6 +94,29 @@ async def test_a_repeat_that_leaves_does_not_cancel_what_a_person_has_approved(
     tools.slow.go.set()
     assert (await answer(run)).status is RunStatus.COMPLETED
     assert tools.slow.cancelled == 0
+
+
+async def test_a_run_that_cannot_be_closed_does_not_keep_others_waiting_for_ever(
+    open_process: Open, clock: Clock
+) -> None:
+    process = await open_process(asks("weather?", call("weather", city="Oslo")))
+    first = await process.ask("weather?", "a", tools=client_tools())
+    second = await process.ask("weather?", "b", tools=client_tools())
+    clock.now += 10 * 24 * 3600
+    with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(
+            f"CREATE TRIGGER bad BEFORE UPDATE ON runs WHEN NEW.id = '{first.run_id}'"
+            " BEGIN SELECT RAISE(ABORT, 'bad'); END"
+        )
+        connection.commit()
+        await process.runner.expire_pauses()
+        await process.runner.expire_pauses()
+        run = await process.runner.run(ALICE, second.run_id)
+        assert run.status is RunStatus.EXPIRED
+        connection.execute("DROP TRIGGER bad")
+        connection.commit()
+    await process.runner.expire_pauses()
+    assert (await process.runner.run(ALICE, first.run_id)).status is RunStatus.EXPIRED
 
 
 async def test_a_client_that_leaves_its_delete_leaves_no_sequence(open_process: Open) -> None:
