@@ -345,7 +345,7 @@ class Directory:
         key = (principal, id)
         session = self._live.get(key)
         if session is None:
-            await self._settle(key)
+            await self.settle(principal, id)
             session = await self._store.session(principal, id)
             if session is None:
                 return None
@@ -365,8 +365,13 @@ class Directory:
         self._shelf.touch(session, now)
         return session
 
-    async def _settle(self, key: Key) -> None:
-        """Wait for the outcome of a commit that nobody knew; the session is not read before it is known."""
+    async def settle(self, principal: str, id: str) -> None:
+        """Wait for the outcome of a commit that nobody knew; nothing of the session is read before it is known.
+
+        Raises:
+            CommitUnsettled: it is not known yet.
+        """
+        key = (principal, id)
         outcome = self._unsettled.get(key)
         if outcome is None:
             return

@@ -159,7 +159,8 @@ class Intake:
         missing = [p.call.id for p in calls if p.call.id not in have and p.record.status is not CallStatus.FINISHED]
         kept = [SaveCall(record) for _, record in fresh]
         if missing:
-            await self._house.directory.commit(session, *kept)
+            with self._runs.unsettling(run):
+                await self._house.directory.commit(session, *kept)
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
         options = inherited(self._options(turn, model, session), run.options, turn)

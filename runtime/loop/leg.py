@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import anyio
 
-from tenuto.errors import GenerationFailed, ShuttingDown, TenutoError
+from tenuto.errors import CommitUnsettled, GenerationFailed, ShuttingDown, TenutoError
 from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
@@ -440,6 +440,13 @@ class Leg:
 
     async def _commit(self, *changes: Change) -> None:
         """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
+        try:
+            await self._try_to_commit(*changes)
+        except CommitUnsettled:
+            self.run.is_in_doubt = True
+            raise
+
+    async def _try_to_commit(self, *changes: Change) -> None:
         if self._draft.is_empty:  # results of calls that were made at once come at once
             try:
                 await self.house.directory.commit(self.session, *changes)

@@ -60,6 +60,8 @@ class Run:
     """The calls of the last round while the run waits, where they are in memory."""
     pause: PauseRecord | None = None
     """What is asked while the run waits, where it is in memory."""
+    is_in_doubt: bool = False
+    """Whether it is not known what was kept of it last: then this object is given up, and the run is read again."""
     unkept_end: RunDone | None = None
     """How it ended where that could not be kept: the record says that it is open until it has been closed."""
 

@@ -318,10 +318,12 @@ class Runner:
             raise NotFound("approval", pause_id)
         run = await self._runs.find(pause.run_id, principal.id)
         decision = Decision(approve, message, remember)
-        return await self._owners.ask((principal.id, run.session_id), partial(self._decide, run, pause_id, decision))
+        work = partial(self._decide, principal.id, run.id, pause_id, decision)
+        return await self._owners.ask((principal.id, run.session_id), work)
 
-    async def _decide(self, run: Run, pause_id: str, decision: Decision) -> Run:
-        with self._admission(run.record.principal):
+    async def _decide(self, principal: str, run_id: str, pause_id: str, decision: Decision) -> Run:
+        with self._admission(principal):
+            run = await self._runs.find(run_id)
             session = await self._runs.session(run)
             model = self.models.find(run.model)
             calls = await decide(self._house, self._runs, run, session, pause_id, decision)

@@ -75,6 +75,9 @@ class Runs:
 
     def settle(self, run: Run) -> None:
         """A leg of this run is over."""
+        if run.is_in_doubt:
+            self._doubt(run)
+            return
         self.expect(run)
         if run.stored or run.record.status is not RunStatus.PAUSED:
             self._open.pop(run.id, None)
@@ -114,10 +117,14 @@ class Runs:
             yield
         except CommitUnsettled:
             for run in runs:
-                self._open.pop(run.id, None)
-                self._live.pop(run.id, None)
-                self.deadlines[run.id] = (0.0, (run.record.principal, run.session_id))
+                self._doubt(run)
             raise
+
+    def _doubt(self, run: Run) -> None:
+        run.is_in_doubt = True
+        for table in (self._open, self._live, self._unkept):
+            table.pop(run.id, None)
+        self.deadlines[run.id] = (DUE, _key(run))
 
     def forget(self, principal: str, session_id: str) -> None:
         """A session has been deleted: nothing of it waits any more."""
@@ -228,7 +235,11 @@ class Runs:
     async def _read(self, run_id: str) -> Run | None:
         record = await self._store.run(run_id)
         address = None if record is None else await self._store.address(record.session_uid)
-        if record is None or address is None:
+        if address is None:
+            return None
+        await self._house.directory.settle(*address)  # what was read before that may not be what is kept
+        record = await self._store.run(run_id)
+        if record is None:
             return None
         run = Run(record, address[1], stored=True)
         run.restore(await self._last_event(record))

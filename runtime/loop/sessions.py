@@ -103,21 +103,23 @@ class Sessions:
         with suppress(SessionDamaged, NotFound):
             session = await self._directory.get(principal, id)
             if session is not None and session.open_run is not None:
-                run = await self._runs.find(session.open_run)
                 with suppress(StoreFailed):  # an end that cannot be kept goes with the session
-                    await self._cancel(run)
+                    await self._cancel(session.open_run)
         self._release(await self._directory.delete(principal, id))
         self._runs.forget(principal, id)
 
     async def cancel(self, run: Run) -> Run:
         """Stop a run, whether it works or waits; give it when it has ended."""
-        return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run))
+        return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run.id))
 
-    async def _cancel(self, run: Run) -> Run:
+    async def _cancel(self, run_id: str) -> Run:
+        run = await self._runs.find(run_id)
         with anyio.move_on_after(STOP_S):
             await run.stop(run.leg)
         if run.working:
             raise SessionBusy(run.session_id, run.id)
+        if run.is_in_doubt:
+            run = await self._runs.find(run_id)
         if run.record.status.is_open:
             await self._close(run, Happening.CANCEL)
         return run
@@ -168,7 +170,7 @@ class Sessions:
         return True
 
     async def _close_if_overdue(self, run_id: str, key: Key) -> None:
-        await self._directory.get(*key)  # a commit of which nobody knew is known after this
+        await self._directory.settle(*key)
         run = await self._runs.find(run_id)
         if run.working:
             return
@@ -179,7 +181,7 @@ class Sessions:
         elif run.record.expires_at <= self._clock():
             await self._close(run, Happening.EXPIRE)
         else:
-            self._runs.deadlines[run_id] = (run.record.expires_at, key)
+            self._runs.expect(run)
 
     async def recover(self) -> None:
         """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting.

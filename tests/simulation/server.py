@@ -150,8 +150,7 @@ class Server:
 
     def unkept(self) -> int:
         """How many runs have ended, or were left open by a crash, which could not be kept yet."""
-        runs = self.runner._runs
-        return len(runs.unkept()) + sum(expires == 0.0 for expires, _ in runs.deadlines.values())
+        return len(self.runner._runs.overdue(0.0))
 
     def held(self) -> list[str]:
         """What is held although nothing is under way."""
@@ -160,14 +159,14 @@ class Server:
         return held + [f"{n} sequences are {state}" for state, n in states.items() if n and state is not State.PAUSED]
 
     def _holds(self) -> dict[str, Any]:
-        locks = [*self.runner._keys._locks.values(), *self.directory._locks.values()]
         return {
             "the number of runs at work": self.working(),
-            "the number of ends that are not kept": len(self.runner._runs.unkept()),
+            "the number of ends that are not kept": self.unkept(),
             "the number of sessions with commands": self.runner._owners.busy,
+            "the number of keys with requests": self.runner._repeats.busy,
             "the engine's open rounds": list(self.engine._rounds),
             "the engine's reserved places": self.engine._reserved,
-            "the number of held locks": sum(lock.locked() for lock in locks),
+            "the number of held locks": sum(lock.locked() for lock in self.directory._locks.values()),
             "the number of reads": self.store._reading,
             "the number of tool calls": sum(
                 gate._waiting + 8 - gate._places.value for gate in self.registry._gates.values()

@@ -8,16 +8,17 @@ from typing import Any
 import anyio
 import pytest
 
-from tenuto.errors import NotFound
+from tenuto.errors import CommitUnsettled, NotFound
 from tenuto.runtime.engine.sequence import State
 from tenuto.runtime.loop import runner
+from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.follower import Follower
 from tenuto.sessions import directory
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, history, says
+from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, history, says, until
 from tests.runtime.loop.test_match import waits_for
 from tests.runtime.loop.tools import Tools
 
@@ -96,6 +97,36 @@ async def test_a_repeat_that_leaves_does_not_cancel_what_a_person_has_approved(
     assert tools.slow.cancelled == 0
 
 
+@pytest.mark.usefixtures("impatient")
+async def test_an_end_of_which_nobody_knew_does_not_end_the_next_run(open_process: Open, tools: Tools) -> None:
+    process = await open_process(says("hi", "ho", delay_ms=100), asks("slow", call("slow__wait", name="it")))
+    run = await process.start("hi")
+    await until(run, TextAdded)
+    with silent(process):
+        assert (await answer(run)).status is RunStatus.FAILED
+    await anyio.sleep(0.3)
+    other = await process.start("slow")
+    await waits_for(tools)
+    await process.runner.expire_pauses()
+    assert (await process.session()).open_run == other.id
+    tools.slow.go.set()
+    assert (await answer(other)).status is RunStatus.COMPLETED
+    items = await process.items()
+    assert sum(isinstance(item, ToolResultItem) for item in items) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_an_approval_of_which_nobody_knew_leaves_a_session_that_goes_on(open_process: Open, tools: Tools) -> None:
+    process = await open_process(COUNT, says("hi", "ho"), **ASK)
+    paused = await process.ask("count", wants_events=True)
+    assert paused.pause is not None
+    with silent(process), pytest.raises(CommitUnsettled):
+        await process.decide(paused.pause.pause_id, approve=True)
+    await anyio.sleep(0.3)
+    await process.runner.expire_pauses()
+    assert (await process.ask("hi")).text == "ho"
+
+
 async def test_a_run_that_cannot_be_closed_does_not_keep_others_waiting_for_ever(
     open_process: Open, clock: Clock
 ) -> None:
@@ -117,6 +148,25 @@ async def test_a_run_that_cannot_be_closed_does_not_keep_others_waiting_for_ever
         connection.commit()
     await process.runner.expire_pauses()
     assert (await process.runner.run(ALICE, first.run_id)).status is RunStatus.EXPIRED
+
+
+async def test_what_a_crash_left_open_is_closed_when_the_disk_has_room_again(
+    open_process: Open, tools: Tools, tmp_path: Any
+) -> None:
+    process = await open_process(asks("slow", call("slow__wait", name="it")))
+    run = await process.start("slow")
+    await waits_for(tools)
+    left = process.left_behind(tmp_path)
+    with closing(sqlite3.connect(left.removeprefix("sqlite:///"))) as connection:
+        connection.execute("CREATE TRIGGER full BEFORE UPDATE ON runs BEGIN SELECT RAISE(ABORT, 'full'); END")
+        connection.commit()
+        later = await open_process(left=left, tools=Tools())
+        connection.execute("DROP TRIGGER full")
+        connection.commit()
+    await later.runner.expire_pauses()
+    assert (await later.runner.run(ALICE, run.id)).status is RunStatus.INTERRUPTED
+    tools.slow.go.set()
+    await answer(run)
 
 
 async def test_a_client_that_leaves_its_delete_leaves_no_sequence(open_process: Open) -> None:
