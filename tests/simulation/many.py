@@ -23,11 +23,11 @@ class Outcome:
 
 
 def outcomes(seeds: Sequence[int], processes: int | None = None) -> Iterator[Outcome]:
-    """The outcomes of all seeds, as they come."""
+    """The outcomes of all seeds, in their order."""
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     number = processes or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with multiprocessing.get_context("spawn").Pool(min(number, len(chunks)), maxtasksperchild=LIFE) as pool:
-        for chunk in pool.imap_unordered(_play, chunks):
+        for chunk in pool.imap(_play, chunks):
             yield from chunk
 
 
