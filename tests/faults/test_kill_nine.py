@@ -19,6 +19,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.faults.kill_nine import kill
 
 KILLS = 50
 CLIENTS = 6
@@ -215,3 +216,12 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
     assert acknowledged > KILLS, "the server was not loaded"
     assert waited_over_a_kill > 0, "no pause has lived through a kill"
     print(f"{KILLS} kills, {acknowledged} acknowledged turns, {waited_over_a_kill} pauses that waited over a kill")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_what_the_simulations_clients_were_told_holds_after_each_kill(tmp_path: Path) -> None:
+    """The short form of `make kill-nine`."""
+    wrong, answers = await kill(3, tmp_path)
+    assert not wrong, wrong
+    assert answers > 0

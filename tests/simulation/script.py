@@ -30,7 +30,8 @@ MINE = ToolSpec(
 )
 
 
-def _rules() -> list[dict[str, Any]]:
+def rules() -> list[dict[str, Any]]:
+    """What the model answers."""
     calls = [
         {
             "user_matches": f"^{say} (?P<word>.+)$",
@@ -51,7 +52,7 @@ def _rules() -> list[dict[str, Any]]:
 @cache
 def script(slots: int) -> Script:
     """The script for so many slots."""
-    return Script.model_validate({"slots": slots, "cells": 8192, "batch_tokens": 2048, "rules": _rules()})
+    return Script.model_validate({"slots": slots, "cells": 8192, "batch_tokens": 2048, "rules": rules()})
 
 
 @cache
