@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,7 @@ class Load:
         self.decision = asyncio.Event()
         self.violations: list[str] = []
         self.answers = 0
+        self._told = asyncio.Semaphore(0)
 
     async def ask(self, work: Callable[[Any], Coroutine[Any, Any, T]], aborts: float | None = None) -> T:
         """Send a request. Raises Lost where the server is gone before it answers."""
@@ -57,9 +59,10 @@ class Load:
 
     async def under_way(self, answers: int) -> None:
         """Return after so many answers, so that a slow machine is killed under load too."""
-        until = self.now() + PATIENCE_S
-        while self.answers < answers and self.now() < until:
-            await asyncio.sleep(0.005)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                for _ in range(answers):
+                    await self._told.acquire()
 
     def told(self, op: Op, error: TenutoError) -> None:
         """Every refusal is one that a client may get."""
@@ -67,6 +70,7 @@ class Load:
     def answered(self, op: Op, reply: Reply, claim: Said | None) -> None:
         """A client got its answer."""
         self.answers += 1
+        self._told.release()
         if claim is not None and reply.status in ("completed", "paused", "incomplete"):
             claim.answered(self.now())
 
