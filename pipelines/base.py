@@ -35,6 +35,8 @@ class CodecInfo:
     """What it reads: `text`, and of `image`, `audio` and `file` those that its messages may carry."""
     bos: int | None = None
     """The token to put before a text that begins a sequence, where the model wants one."""
+    longest_piece: int = 1 << 10
+    """The bytes of the longest entry: a text has at least its bytes divided by this of tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class TemplateCodec:
             stop_tokens=tokenizer.stop_tokens,
             control_tokens=self._vocabulary.reserved,
             bos=tokenizer.text_bos,
+            longest_piece=max(map(len, pieces)),
         )
 
     @property

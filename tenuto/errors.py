@@ -61,9 +61,10 @@ class ContextTooLong(InvalidRequest):
 
     code = "context_too_long"
 
-    def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None) -> None:
+    def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None, *, at_least: bool = False) -> None:
         hint = "" if fork_at is None else f"; a fork at item {fork_at} would fit"
-        super().__init__(f"the prompt has {prompt_tokens} tokens; the model takes {limit}{hint}", "messages")
+        some = "at least " if at_least else ""
+        super().__init__(f"the prompt has {some}{prompt_tokens} tokens; the model takes {limit}{hint}", "messages")
         self.prompt_tokens, self.limit, self.fork_at = prompt_tokens, limit, fork_at
 
     @property

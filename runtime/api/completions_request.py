@@ -10,6 +10,7 @@ from tenuto.runtime.api.completions_wire import DEFAULT_TOKENS, MOST_COMPLETIONS
 from tenuto.runtime.api.openai_chat_sampling import MOST_TOKENS, read_sampling, seeded
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.raw import RawRequest
+from tenuto.runtime.loop.room import check_length
 from tenuto.sessions.principal import Principal
 
 
@@ -72,6 +73,8 @@ def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, 
         read_sampling(wire, logprobs=wire.logprobs),
         temperature=model.temperature if wire.temperature is None else wire.temperature,
     )
+    if isinstance(prompt, str):
+        check_length(model.codec, [prompt], model.context)
     tokens = prompt_tokens(model.codec, prompt)
     raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
     before = _echo(model.codec, prompt) if wire.echo else ""

@@ -17,7 +17,7 @@ from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions, inherited
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.room import ANSWER_TOKENS
+from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
@@ -112,6 +112,7 @@ class Intake:
         splice = plan(turn.mode.value, session.items, session.trace, turn.told)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
+        check_length(model.codec, (item.text for item in splice.new), model.context)
         prompt = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
         return tuple(prompt.whole(session.ledgers))
 
@@ -199,6 +200,7 @@ class Intake:
     ) -> Admitted:
         session, keep, new = found.session, splice.keep, splice.new
         options = self._options(turn, model, session, splice.miss_reason)
+        check_length(model.codec, (item.text for item in new), model.context)
         options = await held(model.codec, options, turn.response)
         draft = Draft(session, *found.begin)
         draft.cut(keep)

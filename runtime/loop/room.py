@@ -1,10 +1,11 @@
 """How much of a tool's result the model gets to read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import anyio.to_thread
 
+from tenuto.errors import ContextTooLong
 from tenuto.pipelines.base import Codec
 from tenuto.sessions.items import ToolResultItem
 
@@ -14,6 +15,17 @@ LEAST_TOKENS = 32
 """Less than this of a result says nothing."""
 BIG_TEXT = 1 << 14
 """A result of more characters than this is fitted in a worker thread."""
+
+
+def check_length(codec: Codec, texts: Iterable[str], context: int) -> None:
+    """Refuse texts that cannot fit, however they come apart into tokens, before anybody tokenises them.
+
+    Raises:
+        ContextTooLong: they have at least as many tokens as the model takes.
+    """
+    least = sum(map(len, texts)) // codec.info.longest_piece
+    if least >= context:
+        raise ContextTooLong(least, context, at_least=True)
 
 
 async def fit_all(codec: Codec, results: Sequence[ToolResultItem], left: int) -> tuple[list[ToolResultItem], bool]:

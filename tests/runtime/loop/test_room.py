@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import ContextTooLong
 from tenuto.runtime.loop.events import ToolReturned
-from tenuto.runtime.loop.room import ANSWER_TOKENS, fit
+from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length, fit
 from tenuto.sessions.items import ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
@@ -190,3 +190,15 @@ def test_no_character_is_cut_in_two(whole: str) -> None:
         clean = whole.encode(errors="replace").decode()
         assert clean.startswith(head)
         assert clean.endswith(tail)
+
+
+async def test_a_text_that_cannot_fit_is_refused_before_anybody_makes_tokens_of_it(open_process: Open) -> None:
+    process = await open_process()
+    codec = process.models.default.codec
+    most = process.models.default.context * codec.info.longest_piece
+    with pytest.raises(ContextTooLong, match="at least"):
+        await process.ask("x" * (most + codec.info.longest_piece))
+    with pytest.raises(ContextTooLong, match="at least"):
+        check_length(codec, ["x" * most], process.models.default.context)
+    check_length(codec, ["x" * (most - 1)], process.models.default.context)
+    assert await process.store.session("alice", "s") is None
