@@ -110,14 +110,13 @@ MUTATIONS = (
         (
             Edit(
                 SESSIONS,
-                "return await self._owners.ask((session.principal, session.id),"
-                " partial(self._install, session, notes))",
-                "return await self._install(session, notes)",
+                "await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))",
+                "await self._install(session, notes)",
             ),
             Edit(
                 SESSIONS,
-                "return await self._owners.ask((principal, id), partial(self._delete, principal, id))",
-                "return await self._delete(principal, id)",
+                "await self._owners.ask((principal, id), partial(self._delete, principal, id))",
+                "await self._delete(principal, id)",
             ),
         ),
     ),
@@ -132,8 +131,8 @@ MUTATIONS = (
             ),
             Edit(
                 SESSIONS,
-                "return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run))",
-                "return await self._cancel(run)",
+                "return await self._owners.ask((run.record.principal, run.session_id), partial(self._cancel, run.id))",
+                "return await self._cancel(run.id)",
             ),
         ),
     ),
@@ -157,7 +156,7 @@ MUTATIONS = (
                 "runtime/loop/follower.py",
                 """\
             self._leg.followers -= 1
-            if not self._leg.followers:
+            if self._leg.is_claimed and not self._leg.followers:
                 await self.run.stop(self._leg)
 """,
                 """\
