@@ -1,6 +1,6 @@
-"""A small MCP server on stdio for clients of the simulation: `put` writes its word into a file, `get` has no effect.
+"""A small MCP server on stdio: `put` writes its word into a file, under the server's name; `get` has no effect.
 
-Plain JSON-RPC, so that it is up in no time. Usage: book.py FILE
+Plain JSON-RPC, so that it is up in no time. Usage: book.py FILE NAME
 """
 
 import json
@@ -27,7 +27,7 @@ def answer(method: str, params: dict[str, Any], book: int) -> dict[str, Any] | N
         case "tools/call":
             word = params["arguments"]["w"]
             if params["name"] == "put":
-                os.write(book, f"{word}\n".encode())
+                os.write(book, f"{sys.argv[2]}/{word}\n".encode())
             return {"content": [{"type": "text", "text": f"did {word}"}]}
     return None
 

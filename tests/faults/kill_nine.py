@@ -120,9 +120,10 @@ class Kills:
             for principal in KEYS:
                 for id in ("a", "b", "c", "fork-a", "fork-b"):
                     wrong += [f"{id} of {principal}: {one}" for one in await self._session(server, principal, id)]
-        for (word,), times in Counter((line,) for line in self.book.read_text().split()).items():
+        for effect, times in Counter(self.book.read_text().split()).items():
+            word = effect.partition("/")[2]
             if times > self.oracle.effects(word):
-                wrong.append(f"{word} was put {times} times, and asked for {self.oracle.effects(word)} times")
+                wrong.append(f"{effect} was put {times} times, and asked for {self.oracle.effects(word)} times")
         return wrong + [f"two answers to approval {pause} were taken" for pause in self.oracle.decided_twice()]
 
     async def _session(self, server: HttpServer, principal: str, id: str) -> list[str]:
@@ -159,8 +160,10 @@ def _ops(number: int) -> list[list[Op]]:
 
 def _mcp_config(folder: Path, book: Path) -> Path:
     program = str(Path(__file__).with_name("book.py"))
-    entry = {"command": sys.executable, "args": [program, str(book)]}
-    servers = {"b": {**entry, "permission": "auto"}, "g": {**entry, "permission": "ask"}}
+    servers = {
+        name: {"command": sys.executable, "args": [program, str(book), name], "permission": permission}
+        for name, permission in (("b", "auto"), ("g", "ask"))
+    }
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}))
     return path

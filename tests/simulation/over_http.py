@@ -6,13 +6,21 @@ from typing import Any
 
 import httpx
 
-from tenuto.errors import CommitUnsettled, Conflict, SessionPaused, ShuttingDown, StoreFailed, TenutoError
+from tenuto.errors import (
+    CommitUnsettled,
+    Conflict,
+    GenerationFailed,
+    SessionPaused,
+    ShuttingDown,
+    StoreFailed,
+    TenutoError,
+)
 from tenuto.runtime.api.connection import ClientGone
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem
 from tests.simulation.server import Reader, Receive, Reply
 
-ERRORS = {one.code: one for one in (CommitUnsettled, ShuttingDown, StoreFailed)}
+ERRORS = {one.code: one for one in (CommitUnsettled, GenerationFailed, ShuttingDown, StoreFailed)}
 MINE = {"type": "object", "properties": {"w": {"type": "string"}}, "required": ["w"]}
 TOOLS = [
     {"type": "mcp", "server_label": "b"},
