@@ -401,7 +401,7 @@ class Leg:
                     await self._draft_stand_ins(stop_reason)
                 await self._end(happening, stop_reason, error)
             except Exception as failure:
-                self._lose_end(failure)
+                self._lose_end(failure, error)
 
     async def _stop_round(self) -> None:
         """Stop the round that is under way, if there is one; what it has said is kept where it can be read."""
@@ -429,11 +429,16 @@ class Leg:
         self._draft.add(shown)
         self.calls = []
 
-    def _lose_end(self, failure: Exception) -> None:
-        """How the run ended cannot be kept: tell it. The session is as last kept; housekeeping closes the run."""
+    def _lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
+        """How the run ended cannot be kept: tell what ended it, else what went wrong with the end.
+
+        The session is as it was last kept; housekeeping closes the run.
+        """
         log.error("the end of run %s could not be kept", self.run.id, exc_info=failure)
         self.model.engine.release(self._sequence)
-        error = failure if isinstance(failure, TenutoError) else TenutoError("an internal error; the log has it")
+        error = cause or failure
+        if not isinstance(error, TenutoError):
+            error = TenutoError("an internal error; the log has it")
         self.run.unkept_end = RunDone(RunStatus.FAILED, "error", str(error), error.code)
         self.run.emit(self.run.unkept_end)
         self._count_end(RunStatus.FAILED)
