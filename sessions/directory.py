@@ -161,7 +161,13 @@ class Directory:
         if self._live.get((session.principal, session.id)) is not session:
             raise NotFound("session", session.id)
 
+    def _found(self, key: Key) -> Session | None:
+        """The session in memory; one that was never committed is none, whoever still holds it."""
+        session = self._live.get(key)
+        return session if session is not None and session.is_kept else None
+
     def _used(self, session: Session) -> None:
+        session.is_kept = True
         if session.stored:
             self._list(session)
         if self._live.get((session.principal, session.id)) is session:
@@ -198,7 +204,7 @@ class Directory:
             NotFound: there is none, or it is another principal's.
         """
         async with self._lock((principal, id)):
-            session = self._live.get((principal, id))
+            session = self._found((principal, id))
             uid = await self._store.uid(principal, id) if session is None else session.uid
             if uid is None:
                 raise NotFound("session", id)
@@ -311,7 +317,7 @@ class Directory:
         """Delete a session if its time is over; its uid if it was."""
         now = self._clock()
         async with self._lock((principal, id)):
-            session = self._live.get((principal, id))
+            session = self._found((principal, id))
             if session is not None and not _is_over(session, now):
                 return None
             uid = await self._store.expired_uid(principal, id, now)
@@ -343,13 +349,13 @@ class Directory:
 
     async def _get(self, principal: str, id: str) -> Session | None:
         key = (principal, id)
-        session = self._live.get(key)
+        session = self._found(key)
         if session is None:
             await self.settle(principal, id)
             session = await self._store.session(principal, id)
             if session is None:
                 return None
-            session.listed = not session.implicit
+            session.listed, session.is_kept = not session.implicit, True
             self._live[key] = session
             self._shelf.put(session, self._clock())
         now = self._clock()

@@ -46,6 +46,8 @@ class Session:
     server_tools: tuple[ToolSpec, ...] | None = None
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
+    is_kept: bool = field(default=False, repr=False, compare=False)
+    """Whether it has been committed; before that nobody finds it, however long its maker holds it."""
     listed: bool = field(default=False, repr=False, compare=False)
     """Whether the list of its principal's sessions has it: it is in the store, and somebody has named it."""
     trace: Trace = field(default_factory=Trace, repr=False, compare=False)

@@ -405,3 +405,15 @@ async def test_a_storm_of_everything_on_one_session_answers_each_request_once(op
     assert (await process.ask("hi")).text == "ho"
     later = await reopened(open_process, process)
     assert await later.items() == await process.items()
+
+
+async def test_a_session_whose_first_turn_could_not_be_kept_is_not_there(open_process: Open) -> None:
+    process = await open_process(says("hi", "ho"))
+    with refusing(process, "INSERT ON items"), pytest.raises(StoreFailed) as raised:
+        await process.ask("hi")
+    assert raised.value.__traceback__ is not None, "what failed is still held by who was told"
+    with pytest.raises(NotFound):
+        await process.runner.export_session(ALICE, "s")
+    with pytest.raises(NotFound):
+        await process.runner.delete_session(ALICE, "s")
+    assert (await process.ask("hi")).text == "ho"

@@ -113,7 +113,7 @@ async def test_an_answer_that_breaks_its_declaration_is_an_error_that_says_so(ho
     result = await server_of(host, "many").call("lying", {}, CONTEXT)
     assert result.is_error
     assert result.text.startswith("Error: lying ran, but its answer is not what it declares: ")
-    assert '"three" is not of type "integer"' in result.text
+    assert "'three' is not of type 'integer'" in result.text
 
 
 async def test_an_error_of_the_protocol_is_a_result_that_the_model_reads(host: Host) -> None:
