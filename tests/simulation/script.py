@@ -1,5 +1,6 @@
 """The model of the simulation: what it answers, and a backend that knows what it was fed and fails as it is told."""
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.base import Pending, Row, RowFailed, Sampled, Snapshot
 from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.sessions.items import ToolSpec
 from tests.simulation.world import Injected
@@ -55,9 +57,17 @@ def script(slots: int) -> Script:
     return Script.model_validate({"slots": slots, "cells": 8192, "batch_tokens": 2048, "rules": rules()})
 
 
-@cache
 def codec() -> TemplateCodec:
-    """Immutable, so every history has the same."""
+    """A codec that has compiled nothing yet: what one history had compiled would be at hand in the next."""
+    fresh = copy.copy(_codec())
+    known = fresh._grammars
+    fresh._grammars = Grammars(known._grammar_tokenizer, known._vocabulary, known._size, known._form)
+    return fresh
+
+
+@cache
+def _codec() -> TemplateCodec:
+    """All else of it does not change, and takes long to make."""
     return TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
 
 

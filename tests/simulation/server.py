@@ -84,8 +84,9 @@ class Server:
         self.registry = Registry(servers, {one.name: CallLimits(timeout_s=CALL_S) for one in servers})
         await self.registry.refresh()
         backend = FedBackend(play.history.slots, play.seen, play.faults.fails, play.faults.touch)
-        self.engine = Engine("scripted", Pipeline(codec(), backend), EngineSettings(), play.faults.drive_engine)
-        models = Models([Model("scripted", codec(), self.engine, backend.info, play.clock(), temperature=0.0)])
+        reads = codec()
+        self.engine = Engine("scripted", Pipeline(reads, backend), EngineSettings(), play.faults.drive_engine)
+        models = Models([Model("scripted", reads, self.engine, backend.info, play.clock(), temperature=0.0)])
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
         house = House(self.directory, self.registry, policy, Metrics(), Expiries(CLIENT_S, APPROVAL_S), play.clock)
