@@ -1,7 +1,7 @@
 """Several streams of frames as one: each is made by a task of its own, and sent in the order in which frames come."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -43,7 +43,8 @@ class MergedStream(EventStream):
 
 
 async def _pump(frames: Frames, into: MemoryObjectSendStream[bytes]) -> None:
-    with into:
+    """Send what a part makes, as long as anybody reads it: the client may be gone before the parts have heard of it."""
+    with into, suppress(anyio.BrokenResourceError):
         async with aclosing(frames):
             async for data in frames:
                 if data:

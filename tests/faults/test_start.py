@@ -164,7 +164,8 @@ def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "sessions.db").touch(mode=0o600)
     (tmp_path / "data" / "sessions.db").write_bytes(b"this is no database, but it is long enough to be one\n" * 100)
     told = f"cannot open the store sqlite:///{tmp_path / 'data' / 'sessions.db'}: file is not a database"
     assert refusal(tmp_path) == (2, told)

@@ -57,11 +57,11 @@ MUTATIONS = (
                 LEG,
                 """\
             except Exception as failure:
-                self._lose_end(failure)
+                self._lose_end(failure, error)
 """,
                 """\
             except ShuttingDown as failure:
-                self._lose_end(failure)
+                self._lose_end(failure, error)
 """,
             ),
             Edit(
