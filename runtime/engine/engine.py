@@ -16,8 +16,7 @@ from tenuto.runtime.engine.messages import (
     Command,
     Event,
     Failed,
-    GoOn,
-    Hold,
+    Read,
     Release,
     Residency,
     Round,
@@ -156,7 +155,12 @@ class Engine:
         return opened.stream
 
     def _stream(self, sequence: str) -> RoundStream:
-        return RoundStream(lambda behind: self._tell(Hold(sequence) if behind else GoOn(sequence)))
+        def read(tokens: int) -> None:
+            if (opened := self._rounds.get(sequence)) is not None and opened.stream is stream:
+                self._tell(Read(sequence, tokens))
+
+        stream = RoundStream(read)
+        return stream
 
     def holds(self, sequence: str, tokens: int) -> bool:
         """Whether a paused sequence is known here that has so many tokens or more."""

@@ -7,6 +7,9 @@ from enum import StrEnum
 from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
 from tenuto.sessions.tokens import Prefix
 
+WINDOW = 512
+"""So many tokens of a round may be sampled that its reader has not read."""
+
 
 class StopCause(StrEnum):
     """Why a round stopped. Whether that ends a run or pauses it is the loop's to know."""
@@ -79,17 +82,14 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Let a sequence's round wait: its reader has fallen behind. Its slot goes to who needs one."""
+class Read:
+    """So many more tokens of a sequence's round have been read.
+
+    A round that is `WINDOW` tokens ahead of its reader is held, and its slot goes to who needs one. This lets it go on.
+    """
 
     sequence: str
-
-
-@dataclass(frozen=True, slots=True)
-class GoOn:
-    """Let a round that is held go on."""
-
-    sequence: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Cancel | Hold | GoOn | Release | Stop
+Command = Submit | Cancel | Read | Release | Stop
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenuto.pipelines.base import Constraint, Sampler
-from tenuto.runtime.engine.messages import Residency, Round
+from tenuto.runtime.engine.messages import WINDOW, Residency, Round
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
 
@@ -79,6 +79,8 @@ class OpenRound:
     first_token: float | None = None
     computed: int = 0
     sampled: int = 0
+    window: int = WINDOW
+    """How many tokens it may still sample before its reader has read some."""
 
 
 @dataclass(slots=True, eq=False)

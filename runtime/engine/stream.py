@@ -5,23 +5,22 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
-from tenuto.runtime.engine.messages import Event, Failed, RoundEvent, Stopped
+from tenuto.runtime.engine.messages import WINDOW, Event, Failed, RoundEvent, Sampled, Stopped
 
-BEHIND = 512
-"""So many events may wait for their reader before its round is held."""
-CAUGHT_UP = 128
+TOLD_AFTER = WINDOW // 2
+"""After so many tokens the engine is told that they have been read."""
 
 
 class RoundStream:
     """The events of one round, in order, ending with Stopped or Failed. Event-loop thread only, one reader at a time.
 
-    `lags` is told when its reader has fallen behind, and when it has caught up: between the two the round is not to go
-    on. A reader that was cancelled lost nothing: the next one goes on where it stood.
+    `tell` is told how many tokens have been read, once in `TOLD_AFTER`: a round does not go further ahead of its reader
+    than `WINDOW` tokens. A reader that was cancelled lost nothing: the next one goes on where it stood.
     """
 
-    def __init__(self, lags: Callable[[bool], None]) -> None:
-        self._lags = lags
-        self._is_behind = False
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        self._read = 0  # tokens that the engine has not been told of
         self._events: deque[RoundEvent] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_over = False
@@ -34,9 +33,6 @@ class RoundStream:
     def put(self, event: RoundEvent) -> None:
         """Add an event; never waits."""
         self._events.append(event)
-        if len(self._events) >= BEHIND and not self._is_behind:
-            self._is_behind = True
-            self._lags(True)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -50,9 +46,11 @@ class RoundStream:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         event = self._events.popleft()
-        if self._is_behind and len(self._events) <= CAUGHT_UP:
-            self._is_behind = False
-            self._lags(False)
+        if isinstance(event, Sampled):
+            self._read += len(event.tokens)
+            if self._read >= TOLD_AFTER:
+                self._tell(self._read)
+                self._read = 0
         self._is_over = isinstance(event, Stopped | Failed)
         return event
 

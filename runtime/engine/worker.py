@@ -19,8 +19,7 @@ from tenuto.runtime.engine.messages import (
     Command,
     Event,
     Failed,
-    GoOn,
-    Hold,
+    Read,
     Release,
     Residency,
     RoundUsage,
@@ -136,11 +135,8 @@ class Worker:
                 case Cancel():
                     if (sequence := self._sequences.get(command.sequence)) is not None:
                         self._cancel(sequence)
-                case Hold():
-                    self._hold(command.sequence)
-                case GoOn():
-                    if (sequence := self._held.pop(command.sequence, None)) is not None:
-                        self._waiting.append(sequence)
+                case Read():
+                    self._widen(command)
                 case Release():
                     if (sequence := self._sequences.get(command.sequence)) is not None:
                         self._cancel(sequence)
@@ -205,12 +201,20 @@ class Worker:
             pass
         raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
 
-    def _hold(self, id: str) -> None:
-        """A sequence waits until its reader has caught up. One that decodes no more has nothing to wait for."""
-        sequence = self._decoding.pop(id, None)
-        if sequence is not None:
-            sequence.on(Happening.HOLD)
-            self._held[id] = sequence
+    def _widen(self, command: Read) -> None:
+        """A reader has caught up by some tokens. A round that has ended meanwhile has no use for them."""
+        sequence = self._sequences.get(command.sequence)
+        if sequence is None or sequence.open is None:
+            return
+        sequence.open.window += command.tokens
+        if self._held.pop(sequence.id, None) is not None:
+            self._waiting.append(sequence)
+
+    def _hold(self, sequence: Sequence) -> None:
+        """Let a sequence wait until its reader has caught up."""
+        sequence.on(Happening.HOLD)
+        del self._decoding[sequence.id]
+        self._held[sequence.id] = sequence
 
     # Admission.
 
@@ -333,6 +337,7 @@ class Worker:
         token, logprobs = (sample, ()) if isinstance(sample, int) else (sample.token, (sample,))
         sequence.tokens.append(token)
         opened.sampled += 1
+        opened.window -= 1
         self.counters.sampled += 1
         self._events.append(Sampled(sequence.id, (token,), logprobs))
         try:
@@ -348,6 +353,8 @@ class Worker:
             self._stop(sequence, StopCause.STOP_STRING)
         elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
             self._stop(sequence, StopCause.LIMIT)
+        elif not opened.window:
+            self._hold(sequence)
 
     # Ends.
 

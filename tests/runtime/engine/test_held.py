@@ -4,14 +4,13 @@ import asyncio
 
 import anyio
 
+from tenuto.runtime.engine.messages import WINDOW
 from tenuto.runtime.engine.sequence import State
-from tenuto.runtime.engine.stream import BEHIND, RoundStream
+from tenuto.runtime.engine.stream import RoundStream
 from tests.runtime.engine.rig import Make, Rig, round_of
 
 LONG = "word " * 600
 RULES = [{"user": "long", "text": LONG}]
-SLACK = 300
-"""Steps that the engine may make before it has heard that it is to wait."""
 
 
 async def unread(rig: Rig) -> RoundStream:
@@ -26,7 +25,7 @@ async def unread(rig: Rig) -> RoundStream:
 async def test_an_engine_waits_for_a_reader_that_does_not_read(make: Make) -> None:
     rig = make(RULES, slots=1)
     stream = await unread(rig)
-    assert BEHIND <= rig.engine.state().sampled <= BEHIND + SLACK
+    assert rig.engine.state().sampled == WINDOW
     reading = rig.read(stream, [])
     await reading.stopped()
     assert reading.tokens == rig.answer(LONG)
