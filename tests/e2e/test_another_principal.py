@@ -23,7 +23,11 @@ from tests.mcp.conftest import ERAS
 pytestmark = pytest.mark.slow
 
 MANY = Path(__file__).parent.parent / "tools" / "servers" / "many.py"
-KEYS = '[[keys]]\nkey = "alice"\n[[keys]]\nkey = "bob"\nperson = true\n[[keys]]\nkey = "root"\nadmin = true\n'
+BOBS = [f"bob{n}" for n in range(64)]
+"""One a test, so that none finds what another left."""
+KEYS = '[[keys]]\nkey = "alice"\n[[keys]]\nkey = "root"\nadmin = true\n' + "".join(
+    f'[[keys]]\nkey = "{bob}"\nperson = true\n' for bob in BOBS
+)
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 RULES: list[dict[str, Any]] = [
     {"user": "echo", "calls": [{"name": "many__echo", "arguments": {"text": "hi"}}]},
@@ -108,6 +112,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         server.close()
 
 
+@pytest.fixture(scope="module")
+def bobs() -> Iterator[str]:
+    return iter(BOBS)
+
+
+@pytest.fixture
+def bob(bobs: Iterator[str]) -> str:
+    """The key of somebody who has nothing yet."""
+    return next(bobs)
+
+
 @pytest.fixture(autouse=True)
 def nothing_changes(made: Made) -> Iterator[None]:
     before = made.state()
@@ -124,8 +139,8 @@ def run_of(response: httpx.Response) -> str:
     return response.headers["x-tenuto-run-id"]
 
 
-def test_every_route_is_tried_here(made: Made) -> None:
-    with made.client("bob") as http:
+def test_every_route_is_tried_here(made: Made, bob: str) -> None:
+    with made.client(bob) as http:
         described = http.get("/openapi.json").json()["paths"]
     served = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     assert served == set(ROUTES) | set(ELSEWHERE)
@@ -137,11 +152,11 @@ def test_every_route_is_tried_here(made: Made) -> None:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_is_alices_answers_bob_as_what_nobody_has(
-    route: str, thing: str, query: str, body: Any, made: Made
+    route: str, thing: str, query: str, body: Any, made: Made, bob: str
 ) -> None:
     method, path = route.split()
     answers = []
-    with made.client("bob") as http:
+    with made.client(bob) as http:
         for id in (made.things[thing], NOBODYS[thing]):
             response = http.request(method, path.replace("{id}", id) + query, json=body)
             headers = {
@@ -152,22 +167,22 @@ def test_what_is_alices_answers_bob_as_what_nobody_has(
     assert answers[0][0] == 404
 
 
-def test_alices_ids_are_free_to_bob(made: Made) -> None:
-    with made.client("bob") as http:
-        for id in ("hers", "asking"):
-            told = talk(http, "what is the word?", session_id=id).json()
-            assert told["choices"][0]["message"]["content"] == "what is the word?"
-            assert told["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
-            assert "swordfish" not in http.get(f"/v1/sessions/{id}").text
-            put = http.put(f"/v1/sessions/{id}", json=DOCUMENT)
-            assert (put.status_code, put.json()["num_items"]) == (200, 1)
-            preview = {"messages": [{"role": "user", "content": "x"}], "session_id": id, "with_pieces": True}
-            assert "swordfish" not in http.post("/tokenize", json=preview).text
-            http.delete(f"/v1/sessions/{id}").raise_for_status()
+@pytest.mark.parametrize("id", ["hers", "asking"])
+def test_alices_ids_are_free_to_bob(id: str, made: Made, bob: str) -> None:
+    with made.client(bob) as http:
+        told = talk(http, "what is the word?", session_id=id).json()
+        assert told["choices"][0]["message"]["content"] == "what is the word?"
+        assert told["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        assert "swordfish" not in http.get(f"/v1/sessions/{id}").text
+        put = http.put(f"/v1/sessions/{id}", json=DOCUMENT)
+        assert (put.status_code, put.json()["num_items"]) == (200, 1)
+        preview = {"messages": [{"role": "user", "content": "x"}], "session_id": id, "with_pieces": True}
+        assert "swordfish" not in http.post("/tokenize", json=preview).text
+        http.delete(f"/v1/sessions/{id}").raise_for_status()
 
 
-def test_bob_who_repeats_alices_words_finds_no_session_and_no_cache_of_hers(made: Made) -> None:
-    with made.client("bob") as http:
+def test_bob_who_repeats_alices_words_finds_no_session_and_no_cache_of_hers(made: Made, bob: str) -> None:
+    with made.client(bob) as http:
         history = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": SECRET}]
         body = {"messages": [*history, {"role": "user", "content": "and?"}]}
         told = http.post(TALK, json=body).raise_for_status()
@@ -175,9 +190,9 @@ def test_bob_who_repeats_alices_words_finds_no_session_and_no_cache_of_hers(made
     assert told.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
-def test_bobs_retry_keys_are_his_own(made: Made) -> None:
+def test_bobs_retry_keys_are_his_own(made: Made, bob: str) -> None:
     key = {"Idempotency-Key": "k"}
-    with made.client("alice") as hers, made.client("bob") as his:
+    with made.client("alice") as hers, made.client(bob) as his:
         first = talk(hers, "one", key)
         same, other = talk(his, "one", key), talk(hers, "one", key)
         assert run_of(other) == run_of(first) != run_of(same)
@@ -185,20 +200,20 @@ def test_bobs_retry_keys_are_his_own(made: Made) -> None:
         assert unlike.status_code == 422, "and so is what they came with"
 
 
-def test_lists_and_figures_name_nothing_of_alices(made: Made) -> None:
-    with made.client("bob") as http:
+def test_lists_and_figures_name_nothing_of_alices(made: Made, bob: str) -> None:
+    with made.client(bob) as http:
         for path in ("/v1/sessions", "/v1/sessions?implicit=1&limit=100", "/metrics", "/v1/models", "/health"):
             text = http.get(path).raise_for_status().text
             assert not any(name in text for name in ("hers", "asking", "weather", *made.things.values())), path
 
 
-def test_what_programs_write_is_for_those_who_run_the_server(made: Made) -> None:
+def test_what_programs_write_is_for_those_who_run_the_server(made: Made, bob: str) -> None:
     def loud(key: str) -> dict[str, Any]:
         with made.client(key) as http:
             listed = http.get("/v1/mcp/servers").raise_for_status().json()["data"]
         return next(each for each in listed if each["id"] == "loud")
 
-    assert (loud("bob")["stderr"], loud("bob")["status"]) == ([], loud("root")["status"])
+    assert (loud(bob)["stderr"], loud(bob)["status"]) == ([], loud("root")["status"])
     assert "swordfish" in loud("root")["stderr"]
 
 
@@ -247,9 +262,9 @@ def test_every_tool_that_takes_an_id_is_tried_here() -> None:
     assert takes_ids == {name for name, _ in calls("", "")} | {"chat"}
 
 
-async def test_alices_handles_answer_bob_as_unknown_ones(connect: Callable[..., Any], made: Made) -> None:
+async def test_alices_handles_answer_bob_as_unknown_ones(connect: Callable[..., Any], made: Made, bob: str) -> None:
     runs = [made.things["run"], made.things["paused"], made.client_run]
-    async with connect("bob") as client:
+    async with connect(bob) as client:
         for run in runs:
             for hers, nobodys in zip(calls("hers", run), calls("nobodys", "run_nobodys"), strict=True):
                 answers = []
@@ -265,8 +280,8 @@ async def test_alices_handles_answer_bob_as_unknown_ones(connect: Callable[..., 
                 assert answers[0][0] is True
 
 
-async def test_alices_conversations_are_no_resources_of_bobs(connect: Callable[..., Any], made: Made) -> None:
-    async with connect("bob") as client:
+async def test_alices_conversations_are_no_resources_of_bobs(connect: Callable[..., Any], made: Made, bob: str) -> None:
+    async with connect(bob) as client:
         told = []
         for uri in ("session://hers", "session://nobodys"):
             with pytest.raises(MCPError) as refused:
@@ -278,14 +293,14 @@ async def test_alices_conversations_are_no_resources_of_bobs(connect: Callable[.
         assert all(each["id"] not in ("hers", "asking", "weather") for each in listed["data"])
 
 
-async def test_bob_does_not_answer_the_question_that_alice_was_asked(made: Made) -> None:
+async def test_bob_does_not_answer_the_question_that_alice_was_asked(made: Made, bob: str) -> None:
     async def never(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult:
         raise AssertionError("the answer is given by hand")
 
     yes = t.ElicitResult(action="accept", content={"approve": True})
     told = []
     async with (
-        httpx2.AsyncClient(headers={"Authorization": "Bearer bob"}, timeout=20) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {bob}"}, timeout=20) as http,
         Client(
             streamable_http_client(f"{made.server.url}/mcp", http_client=http), cache=None, elicitation_callback=never
         ) as client,
@@ -302,7 +317,7 @@ async def test_bob_does_not_answer_the_question_that_alice_was_asked(made: Made)
     assert told[:2] == told[2:]
 
 
-def test_bob_cannot_use_alices_connection(made: Made) -> None:
+def test_bob_cannot_use_alices_connection(made: Made, bob: str) -> None:
     """The older protocol's session id is no key."""
     hello = {
         "protocolVersion": "2025-06-18",
@@ -315,7 +330,7 @@ def test_bob_cannot_use_alices_connection(made: Made) -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         return http.post("/mcp", json=body, headers={**accept, **headers})
 
-    with made.client("alice") as hers, made.client("bob") as his:
+    with made.client("alice") as hers, made.client(bob) as his:
         id = post(hers, "initialize", hello).headers["mcp-session-id"]
         told = []
         for each in (id, "0" * len(id)):
