@@ -12,10 +12,10 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server, environment, script
+from tests.faults.disks import fill, mounted
 
 pytestmark = pytest.mark.slow
 
-SIZE = "8m"
 RECOVERS_S = 10.0
 RULES = [
     {"user_contains": "sum", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "6 * 7"}}]},
@@ -27,30 +27,8 @@ MINE = {"type": "function", "function": {"name": "mine", "parameters": {"type": 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tenuto-test", str(folder)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command")
-    if done.returncode != 0:
-        pytest.skip(f"a file system of its own cannot be mounted here: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
-    path = disk / "ballast"
-    with path.open("ab", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while file.write(b"\0" * size) == size:
-                    pass
-            except OSError:
-                pass
-    return path
+    with mounted(tmp_path / "disk") as folder:
+        yield folder
 
 
 def say(client: httpx.Client, session: str, text: str, **extra: Any) -> httpx.Response:
