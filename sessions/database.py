@@ -1,20 +1,21 @@
 """The connection to the store's database: opening, migrating, transactions. No table is named here."""
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from tenuto.errors import ConfigurationError
+from tenuto.errors import CommitUnsettled, ConfigurationError
 from tenuto.sessions.private import make_private_file
 
 READERS = 4
@@ -24,6 +25,9 @@ _BUSY_TIMEOUT_S = 5
 _PAGES_AT_ONCE = 1000
 _JOURNAL_BYTES = 16 << 20
 """What of the write-ahead log stays on the disk once all of it is in the database."""
+_LOST_LOOKS, _LOST_LOOK_S = 100, 0.05
+_IS_ALIVE = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :process")
+_END = text("SELECT pg_terminate_backend(:process)")
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _SYNCHRONOUS = {"process": "NORMAL", "full": "FULL"}
 
@@ -40,7 +44,7 @@ class Database:
         self._turn: AbstractContextManager[Any] = threading.Lock() if self._in_memory else nullcontext()
         try:
             self._migrate()
-        except SQLAlchemyError as exc:
+        except (SQLAlchemyError, CommitUnsettled) as exc:
             self._engine.dispose()
             raise ConfigurationError(f"cannot open the store {self._url}: {getattr(exc, 'orig', None) or exc}") from exc
         except CommandError as exc:
@@ -62,9 +66,22 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that commits at the end of the block, or leaves nothing where the block raises."""
-        with self._turn, self._engine.begin() as connection:
-            yield connection
+        """A transaction that commits at the end of the block, or leaves nothing where the block raises.
+
+        Raises:
+            CommitUnsettled: the connection was lost in the commit, of which only the database knows what came of it.
+        """
+        process, is_over = None, False
+        try:
+            with self._turn, self._engine.begin() as connection:
+                process = _process(connection)
+                yield connection
+                is_over = True
+        except Exception as exc:
+            if not is_over or (isinstance(exc, DBAPIError) and not exc.connection_invalidated):  # the database said no
+                raise
+            self._outlive(process)
+            raise CommitUnsettled(f"the store was lost in a commit: {getattr(exc, 'orig', None) or exc}") from exc
 
     def shrink(self) -> None:
         """Give some of the pages that are free back to the disk."""
@@ -81,6 +98,20 @@ class Database:
     @property
     def _in_memory(self) -> bool:
         return self._url.get_backend_name() == "sqlite" and self._url.database in (None, "", ":memory:")
+
+    def _outlive(self, process: int | None) -> None:
+        """Let what a connection that was lost has begun come to its end, if the database can be reached by now.
+
+        PostgreSQL goes on with a commit whose client has gone; who reads before its end reads what was before.
+        """
+        if process is None:
+            return
+        with suppress(SQLAlchemyError), self._engine.connect() as connection:
+            for _ in range(_LOST_LOOKS):
+                if not connection.execute(_IS_ALIVE, {"process": process}).scalar():
+                    return
+                time.sleep(_LOST_LOOK_S)
+            connection.execute(_END, {"process": process})
 
     def _connect(self, durability: str) -> Engine:
         if self._url.get_backend_name() == "postgresql":
@@ -122,6 +153,13 @@ class Database:
         with self.writing() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+
+def _process(connection: Connection) -> int | None:
+    """The process of the database that serves a connection, where it has one."""
+    info = getattr(connection.connection.driver_connection, "info", None)
+    process: int | None = getattr(info, "backend_pid", None)
+    return process
 
 
 def _parse(url: str) -> URL:

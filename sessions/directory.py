@@ -10,7 +10,16 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from tenuto.errors import CommitUnsettled, Conflict, InvalidRequest, NotFound, SessionBusy, SessionDamaged, TenutoError
+from tenuto.errors import (
+    CommitUnsettled,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    SessionBusy,
+    SessionDamaged,
+    StoreFailed,
+    TenutoError,
+)
 from tenuto.sessions import match
 from tenuto.sessions.changes import Change, DeleteSession, PutNote, SaveSession, whole
 from tenuto.sessions.draft import Draft
@@ -180,10 +189,9 @@ class Directory:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_COMMIT_S):
                 await asyncio.shield(outcome)
                 return
-        except TenutoError:
-            raise
-        except BaseException:
-            self._give_up(session, outcome)
+        except BaseException as error:
+            if not isinstance(error, TenutoError) or isinstance(error, CommitUnsettled):
+                self._give_up(session, outcome)
             raise
         self._give_up(session, outcome)
         raise CommitUnsettled(
@@ -191,9 +199,10 @@ class Directory:
         )
 
     def _give_up(self, session: Session, outcome: asyncio.Future[None]) -> None:
-        self._forget(session)
+        key = (session.principal, session.id)
+        self._forget(self._live.get(key, session))  # an import may have been in the place of another
         if not outcome.done():
-            self._unsettled[session.principal, session.id] = outcome
+            self._unsettled[key] = outcome
 
     async def delete(self, principal: str, id: str) -> str:
         """Delete a session with all that belongs to it, also one that cannot be read; gives its uid.
@@ -208,13 +217,22 @@ class Directory:
             uid = await self._store.uid(principal, id) if session is None else session.uid
             if uid is None:
                 raise NotFound("session", id)
-            if session is None or session.stored:
-                await self._store.commit(DeleteSession(uid))
-            if session is not None:
-                self._forget(session)
+            await self._erase(uid, session)
             if session is None or session.listed:
                 self._tell(principal)
             return uid
+
+    async def _erase(self, uid: str, session: Session | None) -> None:
+        """Delete from the store and from memory, or from neither; where nobody knows, it is read again."""
+        try:
+            if session is None or session.stored:
+                await self._store.commit(DeleteSession(uid))
+        except StoreFailed as error:
+            if session is not None and isinstance(error, CommitUnsettled):
+                self._forget(session)
+            raise
+        if session is not None:
+            self._forget(session)
 
     async def raw(self, principal: str, id: str) -> dict[str, Any]:
         """All that the store has of a session, as it is; also of one that cannot be read.
@@ -322,9 +340,7 @@ class Directory:
                 return None
             uid = await self._store.expired_uid(principal, id, now)
             if uid is not None:
-                await self._store.commit(DeleteSession(uid))
-                if session is not None:
-                    self._forget(session)
+                await self._erase(uid, session)
             return uid
 
     async def tidy(self) -> None:
@@ -360,9 +376,7 @@ class Directory:
             self._shelf.put(session, self._clock())
         now = self._clock()
         if _is_over(session, now):
-            if session.stored:
-                await self._store.commit(DeleteSession(session.uid))
-            self._forget(session)
+            await self._erase(session.uid, session)
             return None
         if self._is_to_be_prolonged(session, now):
             draft = Draft(session)

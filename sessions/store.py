@@ -11,7 +11,7 @@ import anyio.to_thread
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from tenuto.errors import Overloaded, StoreFailed
+from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
 from tenuto.sessions import reads
 from tenuto.sessions.bases import Bases
 from tenuto.sessions.changes import Change
@@ -78,13 +78,15 @@ class Store:
         Raises:
             Overloaded: too many commits wait; nothing was kept.
             StoreFailed: nothing was kept.
+            CommitUnsettled: the database was lost in the commit, and nobody knows.
         """
         await asyncio.shield(self.begin(*changes))
 
     def begin(self, *changes: Change) -> asyncio.Future[None]:
         """Queue a commit, with its values as they are now; the future has what becomes of it.
 
-        It fails with StoreFailed: nothing was kept. Raises what `commit` does, where it is not even queued.
+        It fails with StoreFailed: nothing was kept; or CommitUnsettled: nobody knows. Raises what `commit` does, where
+        it is not even queued.
         """
         try:
             prepared = [write for change in changes for write in writes(change, self._bases)]
@@ -230,7 +232,8 @@ class Store:
                 for write in together:
                     connection.execute(self._statements[write.statement], write.rows)
         except Exception as exc:
-            self._writable.failed(exc, sum(map(weight, together)))
+            cause = exc.__cause__ if isinstance(exc, CommitUnsettled) else exc
+            self._writable.failed(cause, sum(map(weight, together)))
             raise
         self._writable.wrote()
 

@@ -38,7 +38,7 @@ class Writable:
         """A transaction has been committed."""
         self._trouble = None
 
-    def failed(self, error: Exception, size: int) -> None:
+    def failed(self, error: BaseException | None, size: int) -> None:
         """A transaction of so many bytes has failed."""
         if isinstance(error, OperationalError | InterfaceError) or (
             isinstance(error, DBAPIError) and error.connection_invalidated

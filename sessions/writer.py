@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 
-from tenuto.errors import Overloaded, StoreFailed
+from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
 from tenuto.sessions.writes import Write
 from tenuto.threads import Drive, Next, Thread
 
@@ -34,7 +34,7 @@ class Writer:
     """Runs `write` in its own thread for groups of commits. `commit` on an event loop, `close` anywhere.
 
     `write` makes one transaction of the commits it is given. A group that fails is tried again one by one, so that a
-    bad commit fails alone. `drive` is what stands for the thread.
+    bad commit fails alone; one of which nobody knows what was kept is not. `drive` is what stands for the thread.
     """
 
     def __init__(
@@ -56,13 +56,14 @@ class Writer:
         Raises:
             Overloaded: too many commits wait; nothing of this one is kept.
             StoreFailed: nothing of this commit is kept.
+            CommitUnsettled: nobody knows whether it was kept.
         """
         await asyncio.shield(self.begin(writes))
 
     def begin(self, writes: Sequence[Write]) -> asyncio.Future[None]:
         """Queue the writes; the future has what becomes of them, whoever waits for it and whoever does not.
 
-        It fails with StoreFailed: nothing of this commit is kept.
+        It fails with StoreFailed: nothing of this commit is kept; or with CommitUnsettled: nobody knows.
 
         Raises:
             Overloaded: too many commits wait; nothing of this one is kept.
@@ -114,6 +115,8 @@ class Writer:
             return [None] * len(group)
         if len(group) == 1:
             return [failed]
+        if isinstance(failed, CommitUnsettled):
+            return [CommitUnsettled(str(failed)) for _ in group]
         return [self._attempt([commit.writes]) for commit in group]
 
     def _attempt(self, commits: Sequence[Sequence[Write]]) -> StoreFailed | None:
@@ -125,7 +128,7 @@ class Writer:
             if said != self._said:  # a disk that is full would fill up further with what is said of it
                 logger.exception("a transaction of %d commits failed", len(commits))
             self._said = said
-            failed = StoreFailed(said)
+            failed = CommitUnsettled(said) if isinstance(exc, CommitUnsettled) else StoreFailed(said)
             failed.__cause__ = exc
             return failed
         self._said = None

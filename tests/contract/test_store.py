@@ -1,8 +1,7 @@
 """What every store keeps, whatever its database."""
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,14 +44,11 @@ from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 from tenuto.sessions.tables import metadata
 from tenuto.sessions.visible import digests, visible
+from tests.postgresql import missing, running, url_at
 
 STORE = settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-
-
-POSTGRESQL = os.environ.get("TENUTO_TEST_POSTGRESQL")
-"""The URL of an empty PostgreSQL database to run these tests on too; its tables are emptied before each."""
 
 
 def empty(url: str) -> None:
@@ -63,12 +59,22 @@ def empty(url: str) -> None:
     engine.dispose()
 
 
-@pytest.fixture(params=["file", "memory", *(["postgresql"] if POSTGRESQL else [])])
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The URL of a PostgreSQL database for these tests; its tables are emptied before each."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    with running() as folder:
+        yield url_at(folder)
+
+
+@pytest.fixture(params=["file", "memory", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    urls = {"file": f"sqlite:///{tmp_path / 'store.db'}", "memory": "sqlite://", "postgresql": POSTGRESQL or ""}
-    opened = Store.open(urls[request.param])
+    urls = {"file": f"sqlite:///{tmp_path / 'store.db'}", "memory": "sqlite://"}
+    url = urls.get(request.param) or request.getfixturevalue("postgresql")
+    opened = Store.open(url)
     if request.param == "postgresql":
-        empty(urls[request.param])
+        empty(url)
     yield opened
     opened.close()
 
