@@ -18,10 +18,10 @@ from tenuto.errors import ConfigurationError
 from tenuto.pipelines.loader import LoadSettings, load, model_id
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
-from tenuto.runtime.api.auth import Keys, holder, principal_of
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
 from tenuto.runtime.engine.engine import REMEMBERED_TOKENS, Engine, EngineSettings
+from tenuto.runtime.http.auth import Keys, holder, principal_of
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models

@@ -19,8 +19,8 @@ import uvicorn
 from tenuto.errors import ConfigurationError
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
-from tenuto.runtime.connection_table import Table
-from tenuto.runtime.connections import Bounds, Connection, check
+from tenuto.runtime.http.connection_table import Table
+from tenuto.runtime.http.connections import Bounds, Connection, check
 from tenuto.runtime.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)

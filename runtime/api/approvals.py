@@ -6,9 +6,9 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.body import Wire, parse_object, read_body, validate
 from tenuto.runtime.api.runs import described
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import Wire, parse_object, read_body, validate
 from tenuto.runtime.loop.runner import Runner
 
 

@@ -8,8 +8,8 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.query import number
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.query import number
 from tenuto.tools.host import ServerState
 from tenuto.tools.registry import Registry
 

@@ -18,7 +18,12 @@ from tenuto.errors import (
     ToolFailed,
     UnsupportedParameter,
 )
-from tenuto.runtime.api.answers import (
+from tenuto.runtime.api.approvals import Decision
+from tenuto.runtime.api.sessions import Fork
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody
+from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
+from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TokenizeBody
+from tenuto.runtime.http.answers import (
     ChatAnswer,
     CompletionAnswer,
     DeletedAnswer,
@@ -33,12 +38,7 @@ from tenuto.runtime.api.answers import (
     TextAnswer,
     TokensAnswer,
 )
-from tenuto.runtime.api.approvals import Decision
-from tenuto.runtime.api.completions_wire import CompletionBody
-from tenuto.runtime.api.openai_chat_wire import ChatBody
-from tenuto.runtime.api.openapi import Doc, Parameter
-from tenuto.runtime.api.sessions import Fork
-from tenuto.runtime.api.tokenize import DetokenizeBody, TokenizeBody
+from tenuto.runtime.http.openapi import Doc, Parameter
 from tenuto.sessions.transfer import Document
 
 GENERATING: tuple[type[TenutoError], ...] = (

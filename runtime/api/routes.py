@@ -14,19 +14,19 @@ from starlette.types import ASGIApp
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api import operations
 from tenuto.runtime.api.approvals import ApprovalsApi
-from tenuto.runtime.api.auth import Authentication, Keys
-from tenuto.runtime.api.completions import Completions
-from tenuto.runtime.api.docs_page import DocsApi
-from tenuto.runtime.api.errors import Endpoint, openai_errors
 from tenuto.runtime.api.health import HealthApi, gauges, server_gauges
 from tenuto.runtime.api.mcp_servers import McpServersApi
 from tenuto.runtime.api.models import ModelsApi
-from tenuto.runtime.api.openai_chat import ChatCompletions
-from tenuto.runtime.api.openapi import Doc, DocumentedRoute, document
 from tenuto.runtime.api.runs import RunsApi
-from tenuto.runtime.api.security import Guard
 from tenuto.runtime.api.sessions import SessionsApi
-from tenuto.runtime.api.tokenize import TokenizeApi
+from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
+from tenuto.runtime.dialects.openai.completions.endpoint import Completions
+from tenuto.runtime.dialects.openai.tokens import TokenizeApi
+from tenuto.runtime.http.auth import Authentication, Keys
+from tenuto.runtime.http.docs_page import DocsApi
+from tenuto.runtime.http.errors import Endpoint, openai_errors
+from tenuto.runtime.http.guard import Guard
+from tenuto.runtime.http.openapi import Doc, DocumentedRoute, document
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics
 from tenuto.tools.host import McpServer

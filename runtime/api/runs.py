@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
-from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.errors import INTERNAL, openai_error
-from tenuto.runtime.api.query import number
-from tenuto.runtime.api.sse import EventStream, frame, json_line
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.errors import INTERNAL, openai_error
+from tenuto.runtime.http.query import number
+from tenuto.runtime.http.sse import EventStream, frame, json_line
 from tenuto.runtime.loop.events import RunEvent
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner

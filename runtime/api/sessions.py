@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.apart.pool import Pool
-from tenuto.runtime.api.auth import principal_of
-from tenuto.runtime.api.body import LARGE_BYTES, Wire, parse_object, read_body, validate
-from tenuto.runtime.api.openai_chat_request import checked_session_id
-from tenuto.runtime.api.query import number, switch
-from tenuto.runtime.json_bounds import has_at_most
+from tenuto.runtime.dialects.openai.chat.request import checked_session_id
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, validate
+from tenuto.runtime.http.json_bounds import has_at_most
+from tenuto.runtime.http.query import number, switch
 from tenuto.runtime.loop.described import session_facts, session_page
 from tenuto.runtime.loop.runner import Runner
 from tenuto.sessions.transfer import restore_text

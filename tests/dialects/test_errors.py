@@ -8,7 +8,7 @@ import pytest
 
 from tenuto import errors
 from tenuto.errors import TenutoError
-from tenuto.runtime.api.errors import (
+from tenuto.runtime.http.errors import (
     OPENAI,
     ErrorTable,
     openai_error,

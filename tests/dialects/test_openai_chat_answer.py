@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from tenuto.errors import StoreFailed
-from tenuto.runtime.api.openai_chat_answer import whole
-from tenuto.runtime.api.openai_chat_chunks import ChunkEncoder
+from tenuto.runtime.dialects.openai.chat.answer import whole
+from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.engine.messages import Residency, RoundUsage
 from tenuto.runtime.loop.events import (
     Answer,

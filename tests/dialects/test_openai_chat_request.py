@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Sampling, ToolChoice
-from tenuto.runtime.api.openai_chat_request import ChatRequest, read_chat
+from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.loop.requests import Limits, ResponseFormat, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Attachment, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.runtime.api import completions_wire as text
-from tenuto.runtime.api import openai_chat_fields as chat
-from tenuto.runtime.api.openai_chat_fields import Refusal
-from tenuto.runtime.api.openai_chat_wire import ChatBody
+from tenuto.runtime.dialects.openai.chat import fields as chat
+from tenuto.runtime.dialects.openai.chat.fields import Refusal
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody
+from tenuto.runtime.dialects.openai.completions import wire as text
 
 PAGE = Path(__file__).parents[2] / "docs" / "openai-chat.md"
 TABLES: dict[str, Mapping[str, str | Refusal]] = {

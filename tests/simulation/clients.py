@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from tenuto.errors import CommitUnsettled, SessionPaused, ShuttingDown, StoreFailed, TenutoError
-from tenuto.runtime.api.connection import ClientGone
+from tenuto.runtime.http.disconnect import ClientGone
 from tenuto.runtime.loop.requests import SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.principal import Principal

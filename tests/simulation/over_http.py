@@ -15,7 +15,7 @@ from tenuto.errors import (
     StoreFailed,
     TenutoError,
 )
-from tenuto.runtime.api.connection import ClientGone
+from tenuto.runtime.http.disconnect import ClientGone
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem
 from tests.simulation.server import Reader, Receive, Reply

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import anyio
 
 from tenuto.errors import CommitUnsettled, StoreFailed, TenutoError
-from tenuto.runtime.api.connection import ClientGone
+from tenuto.runtime.http.disconnect import ClientGone
 from tenuto.sessions.store import Store
 from tests.simulation.clients import Known, Lost, perform
 from tests.simulation.faults import Faults

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.errors import StoreFailed
 from tenuto.pipelines.base import Pipeline
-from tenuto.runtime.api.connection import while_connected
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House

@@ -1,0 +1,114 @@
+"""POST /v1/chat/completions: OpenAI's chat, with sessions and tools that the server runs."""
+
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.openai.chat.answer import several, whole
+from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, Choices, turns
+from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
+from tenuto.runtime.dialects.openai.chat.messages import check_modalities
+from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.disconnect import while_connected
+from tenuto.runtime.http.errors import INTERNAL, openai_error_of_run
+from tenuto.runtime.http.merge import MergedStream
+from tenuto.runtime.http.sse import EventStream
+from tenuto.runtime.loop.events import Answer
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.records import RunStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletions:
+    """The endpoint."""
+
+    runner: Runner
+    keep_alive_s: float
+
+    async def create(self, request: Request) -> Response:
+        """Answer one request."""
+        reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
+        chat = await understood(await read_body(request), reader)
+        if chat.carried:
+            model = self.runner.models.find(chat.turn.model)
+            check_modalities(chat.carried, model.id, model.codec.info.modalities)
+        if chat.n > 1:
+            return await self._several(request, chat)
+        run = await self.runner.start(chat.turn)
+        if chat.stream:
+            return self._stream(chat, run)
+        return await _whole(request, chat, run)
+
+    def _stream(self, chat: ChatRequest, run: Follower) -> Response:
+        encoder = ChunkEncoder(
+            run.id,
+            run.session_id,
+            run.model,
+            run.created_at,
+            named_events=chat.turn.wants_events,
+            include_usage=chat.include_usage,
+            logprobs=_wants_logprobs(chat),
+        )
+        return EventStream(_frames(run, encoder), run, headers=run_headers(run), keep_alive_s=self.keep_alive_s)
+
+    async def _several(self, request: Request, chat: ChatRequest) -> Response:
+        choices = await Choices.start(self.runner, turns(chat))
+        if chat.stream:
+            frames = ChoiceFrames(choices, chat)
+            return MergedStream(frames.parts(), frames.closing(), choices, keep_alive_s=self.keep_alive_s)
+        try:
+            answers = await while_connected(request.receive, None, choices.answers)
+            status, body = _several_body(answers, choices, chat)
+        finally:
+            await choices.close()
+        return Response(to_json(body), status, media_type="application/json")
+
+
+def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) -> tuple[int, dict[str, Any]]:
+    last = answers[-1]
+    if last.status is RunStatus.FAILED:
+        return openai_error_of_run(last.error, last.error_code, last.run_id)
+    return 200, several(answers, choices.runs[0].created_at, logprobs=_wants_logprobs(chat))
+
+
+async def _whole(request: Request, chat: ChatRequest, run: Follower) -> Response:
+    answer = await while_connected(request.receive, run, run.answer)
+    if answer.status is RunStatus.FAILED:
+        status, body = openai_error_of_run(answer.error, answer.error_code, run.id)
+    else:
+        status, body = 200, whole(answer, run.created_at, logprobs=_wants_logprobs(chat))
+    return Response(to_json(body), status, run_headers(run), "application/json")
+
+
+async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
+    try:
+        yield encoder.opening()
+        async for _, event in run.events():
+            yield encoder.encode(event)
+        yield encoder.closing(run.snapshot())
+    except TenutoError as exc:
+        yield encoder.failure(exc)
+    except Exception:
+        logger.exception("the stream of run %s failed", run.id)
+        yield encoder.failure(TenutoError(INTERNAL))
+
+
+def _wants_logprobs(chat: ChatRequest) -> bool:
+    return chat.turn.sampling.logprobs is not None
+
+
+def run_headers(run: Follower) -> dict[str, str]:
+    """Which session and run an answer belongs to."""
+    return {"x-session-id": run.session_id, "x-tenuto-run-id": run.id}

@@ -1,0 +1,185 @@
+"""The messages of a chat completions request as items: roles, and the parts of their contents."""
+
+import re
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.runtime.dialects.openai.chat.wire import Message, Part
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+)
+
+_DATA_URI = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+)(?:;[A-Za-z0-9=._-]+)*;base64,", re.ASCII)
+_LONGEST_URL = 8192
+
+_PLURALS = {"image": "images", "audio": "audio", "file": "files"}
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A part that is no text, and its place."""
+
+    kind: str
+    param: str
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The items of a request, and what they carry besides text."""
+
+    items: list[Item] = field(default_factory=list)
+    carried: list[Carried] = field(default_factory=list)
+
+
+def read_messages(messages: Sequence[Message]) -> Conversation:
+    """Messages to items, one each.
+
+    Raises:
+        InvalidRequest: a message or a part of it cannot be understood; UnsupportedParameter for what is not served.
+    """
+    called: dict[str, str] = {}
+    found = Conversation()
+    for index, message in enumerate(messages):
+        item = _item(message, called, f"messages[{index}]", found.carried)
+        if isinstance(item, AssistantItem):
+            called.update((call.id, call.name) for call in item.calls)
+        found.items.append(item)
+    return found
+
+
+def check_modalities(carried: Sequence[Carried], model: str, modalities: Collection[str]) -> None:
+    """Refuse what the model cannot see.
+
+    Raises:
+        UnsupportedParameter: `param` is the part.
+    """
+    for part in carried:
+        if part.kind not in modalities:
+            reads = ", ".join(sorted(modalities, key=lambda kind: kind != "text"))
+            raise UnsupportedParameter(
+                f"{part.param}: the model {model!r} does not read {_PLURALS[part.kind]}; it reads {reads}", part.param
+            )
+
+
+def _item(message: Message, called: Mapping[str, str], path: str, carried: list[Carried]) -> Item:
+    for name in ("function_call", "audio"):
+        if getattr(message, name) is not None:
+            raise UnsupportedParameter(f"{path}.{name} is not served", f"{path}.{name}")
+    if message.role == "user":
+        return _user(message.content, f"{path}.content", carried)
+    text = _text(message.content, f"{path}.content")
+    match message.role:
+        case "system" | "developer":
+            return SystemItem(text)
+        case "assistant":
+            return _assistant(message, text)
+        case "tool":
+            if not message.tool_call_id:
+                raise InvalidRequest(
+                    f"{path}.tool_call_id: a tool message names the call it answers", f"{path}.tool_call_id"
+                )
+            # Where the call is not in this body, the session knows its name.
+            name = called.get(message.tool_call_id) or message.name or ""
+            return ToolResultItem(message.tool_call_id, name, text)
+
+
+def _user(parts: Sequence[Part], path: str, carried: list[Carried]) -> UserItem:
+    texts: list[str] = []
+    attachments: list[Attachment] = []
+    for index, part in enumerate(parts):
+        place = f"{path}[{index}]"
+        attachment = _attachment(part, place)
+        if attachment is None:
+            texts.append(_text_of(part, place))
+        else:
+            attachments.append(attachment)
+            carried.append(Carried(attachment.kind, place))
+    return UserItem("\n".join(texts), tuple(attachments))
+
+
+def _assistant(message: Message, text: str) -> AssistantItem:
+    calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ())
+    return AssistantItem(text or message.refusal or "", message.reasoning_content or message.reasoning or "", calls)
+
+
+def _text(parts: Sequence[Part], path: str) -> str:
+    """Parts are paragraphs: they are joined by a line break."""
+    return "\n".join(_text_of(part, f"{path}[{index}]") for index, part in enumerate(parts))
+
+
+def _text_of(part: Part, path: str) -> str:
+    match part.type:
+        case "text" if part.text is not None:
+            return part.text
+        case "refusal" if part.refusal is not None:
+            return part.refusal
+        case "text" | "refusal":
+            raise InvalidRequest(f"{path}.{part.type}: field required", f"{path}.{part.type}")
+        case "image_url" | "input_image" | "input_audio" | "file":
+            raise InvalidRequest(f"{path}.type: only a user's message carries {part.type!r}", f"{path}.type")
+        case other:
+            raise InvalidRequest(f"{path}.type: there are no parts of type {other!r}", f"{path}.type")
+
+
+def _attachment(part: Part, path: str) -> Attachment | None:
+    """What a part carries; None where it is text, or unknown."""
+    match part.type:
+        case "image_url" | "input_image":
+            if part.image_url is None:
+                raise InvalidRequest(f"{path}.image_url: field required", f"{path}.image_url")
+            return _image(part.image_url.url, f"{path}.image_url.url")
+        case "input_audio":
+            if part.input_audio is None:
+                raise InvalidRequest(f"{path}.input_audio: field required", f"{path}.input_audio")
+            data = _base64(part.input_audio.data, f"{path}.input_audio.data")
+            return Attachment("audio", f"audio/{part.input_audio.format}", data=data)
+        case "file":
+            return _file(part, f"{path}.file")
+        case _:
+            return None
+
+
+def _image(url: str, path: str) -> Attachment:
+    if url.startswith("data:"):
+        mime_type, data = _data_uri(url, path)
+        if not mime_type.startswith("image/"):
+            raise InvalidRequest(f"{path}: {mime_type} is no image", path)
+        return Attachment("image", mime_type, data=data)
+    if not url.startswith(("https://", "http://")) or len(url) > _LONGEST_URL:
+        raise InvalidRequest(f"{path}: must be an http(s) address or a data URI", path)
+    return Attachment("image", "image/*", uri=url)
+
+
+def _file(part: Part, path: str) -> Attachment:
+    if part.file is None:
+        raise InvalidRequest(f"{path}: field required", path)
+    if part.file.file_id is not None:
+        raise UnsupportedParameter(f"{path}.file_id: files are not kept here; send file_data", f"{path}.file_id")
+    if part.file.file_data is None:
+        raise InvalidRequest(f"{path}.file_data: field required", f"{path}.file_data")
+    mime_type, data = _data_uri(part.file.file_data, f"{path}.file_data")
+    return Attachment("file", mime_type, data=data)
+
+
+def _data_uri(uri: str, path: str) -> tuple[str, str]:
+    head = _DATA_URI.match(uri)
+    if head is None:
+        raise InvalidRequest(f"{path}: must be a data URI in base64, data:TYPE;base64,DATA", path)
+    return head[1].lower(), _base64(uri[head.end() :], path)
+
+
+def _base64(text: str, path: str) -> str:
+    try:
+        b64decode(text, validate=True)
+    except (NotBase64, ValueError):
+        raise InvalidRequest(f"{path}: not base64", path) from None
+    return text

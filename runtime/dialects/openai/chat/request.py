@@ -1,0 +1,148 @@
+"""A chat completions request to a turn: what its fields mean, and which of them are refused."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.runtime.dialects.openai.chat.fields import REFUSED
+from tenuto.runtime.dialects.openai.chat.messages import Carried, read_messages
+from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, refuse_of_tools
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody
+from tenuto.runtime.dialects.openai.sampling import read_sampling
+from tenuto.runtime.http.body import parse_object, validate
+from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
+from tenuto.sessions.principal import Principal
+
+SESSION_HEADER = "x-session-id"
+EVENTS_HEADER = "x-tenuto-events"
+IDEMPOTENCY_HEADER = "idempotency-key"
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_MAX_IDEMPOTENCY_KEY = 255
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request, understood, but for what only a model can tell: `carried` are the parts that are no text."""
+
+    turn: Turn
+    stream: bool
+    include_usage: bool
+    n: int = 1
+    carried: tuple[Carried, ...] = ()
+
+
+def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> ChatRequest:
+    """Read a request's body and headers (lower-case names).
+
+    Raises:
+        InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
+    """
+    value = parse_object(body)
+    _refuse(value)
+    wire = validate(ChatBody, value)
+    session_id = _session_id(wire.session_id, headers.get(SESSION_HEADER))
+    key = _idempotency_key(headers.get(IDEMPOTENCY_HEADER))
+    extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
+    n = _choices(wire, session_id, key)
+    said = read_messages(wire.messages)
+    turn = Turn(
+        principal=principal,
+        model=wire.model or None,
+        items=tuple(said.items),
+        session_id=session_id,
+        mode=wire.session_mode or SessionMode.AUTO,
+        tools=read_tools(wire),
+        sampling=read_sampling(wire, logprobs=_logprobs(wire)),
+        temperature=wire.temperature,
+        stop=tuple(wire.stop or ()),
+        response=read_format(wire.response_format),
+        limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
+        permission=wire.agent_permission,
+        user=_user(wire),
+        stored=wire.store is not False,
+        match=wire.match != "off",
+        wants_events=extended or headers.get(EVENTS_HEADER) == "1",
+        idempotency_key=key,
+        body_digest=None if key is None else _digest(session_id, body),
+    )
+    include_usage = wire.stream_options is not None and wire.stream_options.include_usage is True
+    return ChatRequest(turn, wire.stream is True, include_usage, n, tuple(said.carried))
+
+
+def _refuse(value: dict[str, Any]) -> None:
+    for name, refusal in REFUSED.items():
+        if name in value and refusal.is_used(value[name]):
+            raise UnsupportedParameter(f"{name} is not served; leave it out: {refusal.words}", name)
+    refuse_of_tools(value.get("tools"))
+
+
+def _choices(wire: ChatBody, session_id: str | None, key: str | None) -> int:
+    """How many answers are asked for. Several are stored nowhere, so nothing that is kept goes with them."""
+    if (n := wire.n or 1) == 1:
+        return n
+    if session_id is not None:
+        raise InvalidRequest("n: a session has one answer to a turn; leave out session_id, or n", "n")
+    if key is not None:
+        raise InvalidRequest("n: an Idempotency-Key is for one answer", "n")
+    if any(tool.type == "mcp" for tool in wire.tools or ()):
+        raise InvalidRequest("n: tools of servers are off where several answers are asked for", "n")
+    return n
+
+
+def _logprobs(wire: ChatBody) -> int | None:
+    if wire.logprobs:
+        return wire.top_logprobs or 0
+    if wire.top_logprobs:
+        raise InvalidRequest("top_logprobs: comes with logprobs: true", "top_logprobs")
+    return None
+
+
+def _max_tokens(wire: ChatBody) -> int | None:
+    """Some clients of local servers say -1 for no limit."""
+    given = {name: getattr(wire, name) for name in ("max_completion_tokens", "max_tokens")}
+    limits = {value for value in given.values() if value is not None}
+    if len(limits) > 1:
+        raise InvalidRequest("max_tokens and max_completion_tokens differ; give one", "max_tokens")
+    limit = limits.pop() if limits else -1
+    if limit == 0:
+        param = next(name for name, value in given.items() if value == 0)
+        raise InvalidRequest(f"{param}: must be at least 1", param)
+    return None if limit == -1 else limit
+
+
+def _user(wire: ChatBody) -> str | None:
+    """Both fields name who a session is for: where both are given, both must fit."""
+    return "\n".join(name for name in (wire.safety_identifier, wire.user) if name) or None
+
+
+def checked_session_id(session_id: str, param: str) -> str:
+    """The id, if it may name a session.
+
+    Raises:
+        InvalidRequest: it may not.
+    """
+    if _SESSION_ID.fullmatch(session_id) is None:
+        raise InvalidRequest(f"{param}: 1 to 128 of letters, digits, '.', '_' and '-'", param)
+    return session_id
+
+
+def _session_id(of_body: str | None, of_header: str | None) -> str | None:
+    if of_body is not None and of_header is not None and of_body != of_header:
+        raise InvalidRequest("session_id and the header X-Session-Id name different sessions", "session_id")
+    if of_body is not None:
+        return checked_session_id(of_body, "session_id")
+    return None if of_header is None else checked_session_id(of_header, "X-Session-Id")
+
+
+def _idempotency_key(key: str | None) -> str | None:
+    if key is not None and not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY:
+        raise InvalidRequest(f"Idempotency-Key: 1 to {_MAX_IDEMPOTENCY_KEY} characters", "Idempotency-Key")
+    return key
+
+
+def _digest(session_id: str | None, body: bytes) -> str:
+    return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()

@@ -1,0 +1,156 @@
+"""The tools of a chat completions request, how they may be used, and the form that the answer is held to."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.pipelines.base import ToolChoice
+from tenuto.runtime.dialects.openai.chat.fields import REFUSED_OF_MCP_TOOLS
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Choice, Format, Function, Tool
+from tenuto.runtime.dialects.openai.schemas import check_schema
+from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
+from tenuto.sessions.items import ToolSpec
+
+MOST_TOOL_BYTES = 2 << 20
+"""Of all tools of a request together."""
+
+
+def refuse_of_tools(tools: Any) -> None:
+    """Refuse what an MCP tool's entry asks for and is not served.
+
+    Raises:
+        UnsupportedParameter: `param` is the field.
+    """
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and tool.get("type") == "mcp":
+            _refuse_mcp(tool, f"tools[{index}]")
+
+
+def read_tools(wire: ChatBody) -> ToolSelection:
+    """Which tools the model sees and how it may use them.
+
+    Raises:
+        InvalidRequest: a tool or the choice is wrong; UnsupportedParameter for types that are not served.
+    """
+    client: dict[str, ToolSpec] = {}
+    size = 0
+    servers: dict[str, tuple[str, ...] | None] = {}
+    for index, tool in enumerate(wire.tools or ()):
+        path = f"tools[{index}]"
+        match tool.type:
+            case "function":
+                spec = _function(tool.function, client, f"{path}.function")
+                client[spec.name] = spec
+                size += len(spec.description) + len(to_json(spec.parameters))
+                if size > MOST_TOOL_BYTES:
+                    raise InvalidRequest(f"tools: descriptions and schemas may have {MOST_TOOL_BYTES} bytes", "tools")
+            case "mcp":
+                label, allowed = _server(tool, servers, path)
+                servers[label] = allowed
+            case other:
+                raise UnsupportedParameter(f"{path}.type: tools of type {other!r} are not served", f"{path}.type")
+    choice, only, allowed_names = _choice(wire.tool_choice)
+    selection = ToolSelection(
+        given=wire.tools is not None,
+        client=tuple(client.values()),
+        servers=servers,
+        choice=choice,
+        only=only,
+        allowed=allowed_names,
+        parallel=wire.parallel_tool_calls is not False,
+    )
+    check_choice(selection)
+    return selection
+
+
+def check_choice(tools: ToolSelection) -> None:
+    """What can be told without knowing the servers' tools; the loop checks the rest.
+
+    Raises:
+        InvalidRequest: the choice names what is not there.
+    """
+    if not tools.given or tools.servers:
+        return
+    names = [spec.name for spec in tools.client]
+    if tools.choice is ToolChoice.REQUIRED and not names:
+        raise InvalidRequest("tool_choice: a call is required and there are no tools", "tool_choice")
+    if tools.only is not None:
+        _check_known(tools.only, names, "tool_choice.function.name")
+    for index, name in enumerate(tools.allowed or ()):
+        _check_known(name, names, f"tool_choice.allowed_tools.tools[{index}].function.name")
+
+
+def read_format(wire: Format | None) -> ResponseFormat | None:
+    """The form of the answer; None where it is free.
+
+    Raises:
+        InvalidRequest: there is no schema, or it is none.
+    """
+    if wire is None or wire.type == "text":
+        return None
+    if wire.type == "json_object":
+        return ResponseFormat("json_object")
+    if wire.json_schema is None:
+        raise InvalidRequest("response_format.json_schema: field required", "response_format.json_schema")
+    path = "response_format.json_schema.schema"
+    if wire.json_schema.schema_ is None:
+        raise InvalidRequest(f"{path}: field required", path)
+    check_schema(wire.json_schema.schema_, path)
+    return ResponseFormat("json_schema", wire.json_schema.schema_, strict=wire.json_schema.strict is True)
+
+
+def _check_known(name: str, names: Collection[str], param: str) -> None:
+    if name not in names:
+        raise InvalidRequest(f"{param}: there is no tool {name!r} in tools", param)
+
+
+def _refuse_mcp(tool: dict[str, Any], path: str) -> None:
+    for name in REFUSED_OF_MCP_TOOLS:
+        if tool.get(name) is not None:
+            raise UnsupportedParameter(
+                f"{path}.{name}: MCP servers come from the runtime's configuration", f"{path}.{name}"
+            )
+    if tool.get("require_approval") not in (None, "never"):
+        param = f"{path}.require_approval"
+        raise UnsupportedParameter(f"{param} is not served; agent_permission says whether tools need approval", param)
+    allowed = tool.get("allowed_tools")
+    if isinstance(allowed, dict) and allowed.get("read_only") is not None:
+        raise UnsupportedParameter(f"{path}.allowed_tools.read_only is not served", f"{path}.allowed_tools.read_only")
+
+
+def _function(function: Function | None, taken: Collection[str], path: str) -> ToolSpec:
+    if function is None:
+        raise InvalidRequest(f"{path}: field required", path)
+    if function.name in taken:
+        raise InvalidRequest(f"{path}.name: there are two tools named {function.name!r}", f"{path}.name")
+    parameters = function.parameters or {"type": "object", "properties": {}}
+    if parameters.setdefault("type", "object") != "object":
+        raise InvalidRequest(f"{path}.parameters.type: must be 'object'", f"{path}.parameters.type")
+    check_schema(parameters, f"{path}.parameters")
+    return ToolSpec(function.name, function.description or "", parameters, function.strict is not False)
+
+
+def _server(tool: Tool, taken: Mapping[str, Any], path: str) -> tuple[str, tuple[str, ...] | None]:
+    if tool.server_label is None:
+        raise InvalidRequest(f"{path}.server_label: field required", f"{path}.server_label")
+    if tool.server_label in taken:
+        raise InvalidRequest(f"{path}.server_label: {tool.server_label!r} is given twice", f"{path}.server_label")
+    return tool.server_label, None if tool.allowed_tools is None else tuple(tool.allowed_tools.tool_names)
+
+
+def _choice(wire: Choice | None) -> tuple[ToolChoice, str | None, tuple[str, ...] | None]:
+    """Whether to call, the one name that it must be, and the names that it may be."""
+    if wire is None:
+        return ToolChoice.AUTO, None, None
+    if wire.type == "function":
+        if wire.function is None:
+            raise InvalidRequest("tool_choice.function: field required", "tool_choice.function")
+        return ToolChoice.REQUIRED, wire.function.name, None
+    if wire.type == "allowed_tools":
+        if wire.allowed_tools is None:
+            raise InvalidRequest("tool_choice.allowed_tools: field required", "tool_choice.allowed_tools")
+        names = tuple(dict.fromkeys(tool.function.name for tool in wire.allowed_tools.tools))
+        return ToolChoice(wire.allowed_tools.mode), None, names
+    return ToolChoice(wire.type), None, None

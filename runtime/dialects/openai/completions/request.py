@@ -1,0 +1,101 @@
+"""A text completions request to the raw completions that it asks for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.pipelines.base import Codec
+from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
+from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
+from tenuto.runtime.http.body import parse_object, validate
+from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.raw import RawRequest
+from tenuto.runtime.loop.room import check_length
+from tenuto.sessions.principal import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One text: what to go on from, and the text that stands before what is new."""
+
+    raw: RawRequest
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A request, understood: the texts in the order of their indices, those of one prompt together."""
+
+    model: Model
+    texts: tuple[Wanted, ...]
+    stream: bool
+    include_usage: bool
+    logprobs: bool
+
+
+def read_completion(body: bytes, models: Models, principal: Principal) -> CompletionRequest:
+    """Read the body of a principal's request.
+
+    Raises:
+        InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
+        NotFound: there is no such model.
+    """
+    value = parse_object(body)
+    for name, refusal in REFUSED.items():
+        if refusal.is_used(value.get(name)):
+            raise UnsupportedParameter(f"{name} is not served; leave it out: {refusal.words}", name)
+    wire = validate(CompletionBody, value)
+    if wire.echo and wire.logprobs is not None:
+        raise UnsupportedParameter("logprobs: those of the prompt are not told; leave out echo or logprobs", "logprobs")
+    n = wire.n or 1
+    if len(wire.prompt) * n > MOST_COMPLETIONS:
+        raise InvalidRequest(f"prompt: {len(wire.prompt)} times {n} texts are more than {MOST_COMPLETIONS}", "prompt")
+    model = models.find(wire.model or None)
+    return CompletionRequest(
+        model,
+        tuple(text for prompt in wire.prompt for text in _texts(wire, prompt, model, n, principal)),
+        stream=wire.stream is True,
+        include_usage=wire.stream_options is not None and wire.stream_options.include_usage is True,
+        logprobs=wire.logprobs is not None,
+    )
+
+
+def prompt_tokens(codec: Codec, prompt: str | Sequence[int]) -> tuple[int, ...]:
+    """A text that begins a sequence, as content: no control token comes of it. Ids are taken as they are."""
+    if not isinstance(prompt, str):
+        return tuple(prompt)
+    bos = codec.info.bos
+    return (*(() if bos is None else (bos,)), *codec.tokenize(prompt))
+
+
+def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal) -> list[Wanted]:
+    sampling = replace(
+        read_sampling(wire, logprobs=wire.logprobs),
+        temperature=model.temperature if wire.temperature is None else wire.temperature,
+    )
+    if isinstance(prompt, str):
+        check_length(model.codec, [prompt], model.context)
+    tokens = prompt_tokens(model.codec, prompt)
+    raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
+    before = _echo(model.codec, prompt) if wire.echo else ""
+    return [
+        Wanted(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)
+        for number in range(n)
+    ]
+
+
+def _echo(codec: Codec, prompt: str | list[int]) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    size = codec.info.vocabulary
+    if max(prompt) >= size:
+        raise InvalidRequest(f"prompt: there is no token {max(prompt)}; the model has 0 to {size - 1}", "prompt")
+    return codec.detokenize(prompt)
+
+
+def _max_tokens(wire: CompletionBody) -> int:
+    if wire.max_tokens == 0:
+        raise InvalidRequest("max_tokens: must be at least 1", "max_tokens")
+    if wire.max_tokens == -1:
+        return MOST_TOKENS
+    return DEFAULT_TOKENS if wire.max_tokens is None else wire.max_tokens

@@ -1,0 +1,88 @@
+"""What OpenAI's text completions requests look like on the wire, and what becomes of each field. No meaning.
+
+https://platform.openai.com/docs/api-reference/completions/create
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tenuto.runtime.dialects.openai.chat.fields import Refusal
+from tenuto.runtime.dialects.openai.chat.wire import MOST_CHOICES, MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects.openai.sampling import Limit, SamplingFields
+
+MOST_COMPLETIONS = 64
+"""How many texts one request may ask for: prompts times `n`."""
+DEFAULT_TOKENS = 16
+
+
+def _prompts(value: Any) -> Any:
+    """One prompt is a list of one; a list of whole numbers is one prompt of token ids."""
+    if isinstance(value, str) or _are_ids(value):
+        return [value]
+    if isinstance(value, list) and value and all(isinstance(one, str) or _are_ids(one) for one in value):
+        return value
+    raise PydanticCustomError("prompt", "must be a string, a list of token ids, or a list of either")
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int and 0 <= one < 2**31 for one in value)
+
+
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+Prompts = Annotated[list[str | Ids], Field(min_length=1, max_length=MOST_COMPLETIONS)]
+
+
+class CompletionBody(SamplingFields):
+    """A text completions request. None: not said."""
+
+    prompt: Annotated[Prompts, BeforeValidator(_prompts, json_schema_input_type=str | Ids | Prompts)]
+    max_tokens: Limit | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
+
+
+SERVED: dict[str, str] = {
+    "model": "as for chat",
+    "prompt": f"a string, token ids, or a list of either; at most {MOST_COMPLETIONS} texts, prompts times `n`",
+    "stream": "as for chat",
+    "stream_options": "as for chat",
+    "max_tokens": f"{DEFAULT_TOKENS} where absent; -1: as many as fit",
+    "temperature": "as for chat",
+    "top_p": "as for chat",
+    "top_k": "as for chat",
+    "min_p": "as for chat",
+    "seed": "as for chat",
+    "stop": "as for chat",
+    "presence_penalty": "as for chat",
+    "frequency_penalty": "as for chat",
+    "repetition_penalty": "as for chat",
+    "repeat_penalty": "as for chat",
+    "logit_bias": "as for chat",
+    "n": f"1 to {MOST_CHOICES} texts for each prompt",
+    "echo": "the prompt stands before the text",
+    "logprobs": f"0 to {MOST_TOP_LOGPROBS}: those of the new tokens, in the older form; not with `echo`",
+}
+
+IGNORED: dict[str, str] = {"user": "raw completions belong to no session"}
+
+
+def _not_one(value: Any) -> bool:
+    return value not in (None, 1)
+
+
+def _given(value: Any) -> bool:
+    return value not in (None, "")
+
+
+REFUSED: dict[str, Refusal] = {
+    "suffix": Refusal(_given, "the model does not fill in the middle of a text"),
+    "best_of": Refusal(_not_one, "no text is thrown away; ask for n of them"),
+    "session_id": Refusal(_given, "sessions are for /v1/chat/completions"),
+    "tools": Refusal(_given, "tools are for /v1/chat/completions"),
+    "response_format": Refusal(_given, "it is for /v1/chat/completions"),
+    "grammar": Refusal(_given, "a raw text is held to no form"),
+}
+"""Fields that would change the answer and are not served."""

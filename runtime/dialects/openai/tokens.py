@@ -1,0 +1,113 @@
+"""POST /tokenize and /detokenize, as llama-server has them: text to tokens and back, and what a chat would send."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+import anyio
+from pydantic import Field
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.pipelines.base import Codec
+from tenuto.runtime.dialects.openai.chat.messages import check_modalities
+from tenuto.runtime.dialects.openai.chat.request import read_chat
+from tenuto.runtime.dialects.openai.completions.request import prompt_tokens
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
+from tenuto.runtime.loop.runner import Runner
+
+MOST_CHARACTERS = 2 << 20
+_AT_ONCE = 10_000
+"""More tokens than that become JSON in a thread."""
+
+
+class TokenizeBody(Wire):
+    """Text as `content` or `prompt`, or the `messages` and `tools` of a chat, which its own reader reads."""
+
+    content: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
+    prompt: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
+    messages: list[Any] | None = None
+    model: str | None = None
+    add_special: bool | None = None
+    with_pieces: bool | None = None
+    parse_special: bool | None = None
+
+
+class DetokenizeBody(Wire):
+    """Tokens, by their ids."""
+
+    tokens: list[Annotated[int, Field(ge=0, lt=2**31)]]
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeApi:
+    """The endpoints."""
+
+    runner: Runner
+
+    async def tokenize(self, request: Request) -> Response:
+        """The tokens of a text, or those that the model would read of a chat."""
+        body = await read_body(request)
+        wire = await understood(body, partial(read_wire, TokenizeBody))
+        model = self.runner.models.find(wire.model or None)
+        given = [name for name in ("content", "prompt", "messages") if getattr(wire, name) is not None]
+        if len(given) != 1:
+            raise InvalidRequest("give one of content, prompt and messages", given[-1] if given else "content")
+        if wire.messages is not None:
+            tokens = await self._chat(body, request)
+        else:
+            tokens = await anyio.to_thread.run_sync(_text_tokens, model.codec, wire)
+        answer = partial(_tokens_json, model.codec, tokens, with_pieces=wire.with_pieces is True)
+        return _json(await anyio.to_thread.run_sync(answer) if len(tokens) > _AT_ONCE else answer())
+
+    async def detokenize(self, request: Request) -> Response:
+        """The text of tokens, control tokens included."""
+        wire = await understood(await read_body(request), partial(read_wire, DetokenizeBody))
+        codec = self.runner.models.find(wire.model or None).codec
+        size = codec.info.vocabulary
+        for index, token in enumerate(wire.tokens):
+            if token >= size:
+                param = f"tokens[{index}]"
+                raise InvalidRequest(f"{param}: there is no token {token}; the model has 0 to {size - 1}", param)
+        return _json(to_json({"content": codec.detokenize(wire.tokens)}))
+
+    async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
+        reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
+        chat = await understood(body, reader)
+        model = self.runner.models.find(chat.turn.model)
+        check_modalities(chat.carried, model.id, model.codec.info.modalities)
+        return await self.runner.preview(replace(chat.turn, model=model.id))
+
+
+def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:
+    if wire.parse_special:
+        raise UnsupportedParameter(
+            "parse_special: text never becomes control tokens here; give messages, or ids to /v1/completions",
+            "parse_special",
+        )
+    text = wire.content if wire.content is not None else wire.prompt or ""
+    return prompt_tokens(codec, text) if wire.add_special else tuple(codec.tokenize(text))
+
+
+def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) -> bytes:
+    return to_json({"tokens": _with_pieces(codec, tokens) if with_pieces else tokens})
+
+
+def _with_pieces(codec: Codec, tokens: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Each token with its text, or with its bytes where they are no text by themselves."""
+    return [{"id": token, "piece": _piece(codec.piece(token))} for token in tokens]
+
+
+def _piece(data: bytes) -> str | list[int]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return list(data)
+
+
+def _json(content: bytes) -> Response:
+    return Response(content, media_type="application/json")

@@ -1,0 +1,166 @@
+"""What no request may do, whoever sends it: foreign hosts and origins, bodies too large, too slow, not JSON. Pure ASGI.
+
+A browser lets any web page send requests to this machine, and DNS rebinding lets the page read the answers. So the
+Host must be one of ours, an Origin must be known, and there are no CORS headers.
+"""
+
+import ipaddress
+import re
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
+from tenuto.runtime.http.errors import openai_response
+
+ANY = "*"
+ARRIVAL_S = 60.0
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host's name or address can only be this machine."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(header: str) -> str | None:
+    """The name in a Host header, in lower case and without port and brackets; None where it is malformed."""
+    match = _HOST.fullmatch(header)
+    return match["name"].strip("[]").lower().rstrip(".") if match else None
+
+
+class Guard:
+    """ASGI middleware. Loopback names are always allowed; `hosts` may hold `*`, `origins` are as browsers send them."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = (),
+        origins: Collection[str] = (),
+        max_body_bytes: int,
+        arrival_s: float = ARRIVAL_S,
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(host_name(host) or host.lower() for host in hosts)
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._max_body_bytes, self._arrival_s = max_body_bytes, arrival_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it with what is wrong."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            has_body = self._check(scope["method"], Headers(scope=scope))
+        except TenutoError as exc:
+            await _refuse(exc, scope, receive, send)
+            return
+        if has_body:
+            await _Body(self._max_body_bytes, self._arrival_s, scope, receive, send).run(self._app)
+        else:
+            await self._app(scope, receive, send)
+
+    def _check(self, method: str, headers: Headers) -> bool:
+        """Raise what is wrong; tell whether the request has a body."""
+        self._check_host(headers.getlist("host"))
+        self._check_origin(headers.getlist("origin"), headers["host"])
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise InvalidRequest(f"Content-Length {length!r} is no number", "Content-Length")
+        if int(length) > self._max_body_bytes:
+            raise BodyTooLarge(self._max_body_bytes)
+        has_body = int(length) > 0 or "transfer-encoding" in headers
+        if has_body and method in _WITH_BODY:
+            _check_type(headers.get("content-type", ""))
+        return has_body
+
+    def _check_host(self, hosts: list[str]) -> None:
+        name = host_name(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            raise Forbidden("the request needs one valid Host header")
+        if not (is_loopback(name) or name in self._hosts or ANY in self._hosts):
+            raise Forbidden(f"the host {name!r} is not allowed; the setting allowed_hosts names those that are")
+
+    def _check_origin(self, origins: list[str], host: str) -> None:
+        for origin in origins:
+            if not self._is_known(origin.lower(), host.lower()):
+                raise Forbidden(
+                    f"the origin {origin!r} is not allowed; the setting allowed_origins names those that are"
+                )
+
+    def _is_known(self, origin: str, host: str) -> bool:
+        try:
+            parts = urlsplit(origin)
+            name = parts.hostname or ""
+        except ValueError:
+            return False
+        ours = is_loopback(name) or parts.netloc == host
+        return (ours and parts.scheme in ("http", "https")) or origin in self._origins
+
+
+def _check_type(content_type: str) -> None:
+    """A page can send a form or plain text to anywhere without asking first; JSON it cannot."""
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise InvalidRequest(f"a body must have Content-Type application/json, not {content_type!r}", "Content-Type")
+
+
+async def _refuse(exc: TenutoError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer without reading the body; the connection cannot be used again."""
+    response = openai_response(exc)
+    response.headers["connection"] = "close"
+    await response(scope, receive, send)
+
+
+class _Body:
+    """One request whose body is counted and timed while it is read; what is wrong with it is the answer, whatever
+    the app does."""
+
+    def __init__(self, limit: int, arrival_s: float, scope: Scope, receive: Receive, send: Send) -> None:
+        self._limit, self._arrival_s = limit, arrival_s
+        self._scope, self._receive, self._send = scope, receive, send
+        self._deadline = anyio.current_time() + arrival_s
+        self._read = 0
+        self._whole = self._started = False
+        self._wrong: TenutoError | None = None
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            await app(self._scope, self._next, self._pass)
+        except Exception:
+            if self._wrong is None or self._started:
+                raise
+        if self._wrong is not None and not self._started:
+            await _refuse(self._wrong, self._scope, self._receive, self._send)
+
+    async def _next(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        with anyio.CancelScope(deadline=self._deadline) as limit:
+            message = await self._receive()
+        if limit.cancelled_caught:
+            raise self._refused(InvalidRequest(f"the body did not arrive within {self._arrival_s:g} s"))
+        self._whole = not message.get("more_body", False)
+        self._read += len(message.get("body", b""))
+        if self._read > self._limit:
+            raise self._refused(BodyTooLarge(self._limit))
+        return message
+
+    def _refused(self, wrong: TenutoError) -> TenutoError:
+        self._wrong = wrong
+        return wrong
+
+    async def _pass(self, message: Message) -> None:
+        if self._wrong is None or self._started:
+            self._started = True
+            await self._send(message)

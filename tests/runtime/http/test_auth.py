@@ -1,0 +1,78 @@
+"""Who asks."""
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tenuto.errors import Unauthenticated
+from tenuto.runtime.http.auth import Authentication, Keys, holder, principal_of
+from tenuto.sessions.principal import LOCAL, Principal, Role
+
+
+def keys_of(*names: str) -> dict[str, Principal]:
+    return {name: holder(name) for name in names}
+
+
+def test_every_key_is_a_principal_that_does_not_tell_the_key() -> None:
+    keys = Keys(keys_of("key-of-ada", "key-of-bob"), "the-secret")
+    ada, bob = keys.principal("Bearer key-of-ada"), keys.principal("bearer  key-of-bob ")
+    assert len({ada, bob, LOCAL}) == 3
+    assert "ada" not in ada.id
+    assert Keys(keys_of("key-of-ada")).principal("Bearer key-of-ada") == ada
+    assert keys.principal("Bearer the-secret") == LOCAL
+
+
+def test_a_user_who_replaces_a_key_keeps_their_sessions() -> None:
+    assert holder("old", "ada").id == holder("new", "ada").id
+    assert len({holder("old", "ada").id, holder("old", "bob").id, holder("old").id}) == 3
+
+
+def test_what_a_key_may_do_is_told_by_the_key_that_is_used() -> None:
+    keys = Keys({"hers": holder("hers", "ada", [Role.PERSON]), "her-agents": holder("her-agents", "ada")}, "the-secret")
+    hers, agents = keys.principal("Bearer hers"), keys.principal("Bearer her-agents")
+    assert hers.id == agents.id
+    assert (hers.is_person, hers.is_admin) == (True, False)
+    assert (agents.is_person, agents.is_admin) == (False, False)
+    assert (LOCAL.is_person, LOCAL.is_admin) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer ", "Basic key-of-ada", "key-of-ada", "Bearer key-of-ad", "Bearer the-secret"]
+)
+def test_nobody_else_gets_in(header: str | None) -> None:
+    with pytest.raises(Unauthenticated):
+        Keys(keys_of("key-of-ada")).principal(header)
+
+
+def test_without_keys_and_not_open_nobody_gets_in() -> None:
+    with pytest.raises(Unauthenticated):
+        Keys({}).principal("Bearer x")
+
+
+@given(st.none() | st.text())
+def test_an_open_server_takes_everybody_as_its_own_user(header: str | None) -> None:
+    assert Keys({}, open_to_all=True).principal(header) == LOCAL
+
+
+async def test_the_middleware_lets_only_public_paths_through_without_a_key() -> None:
+    async def who(request: Request) -> Response:
+        return PlainTextResponse(principal_of(request).id)
+
+    async def alive(request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    app = Authentication(
+        Starlette(routes=[Route("/who", who), Route("/alive", alive)]), Keys(keys_of("k"), "s"), ["/alive"]
+    )
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        refused = await client.get("/who")
+        known = await client.get("/who", headers={"authorization": "Bearer s"})
+        public = await client.get("/alive")
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert refused.json()["error"]["code"] == "invalid_api_key"
+    assert (known.text, public.text) == (LOCAL.id, "ok")
