@@ -17,6 +17,7 @@ import anyio
 import uvicorn
 
 from tenuto.errors import ConfigurationError
+from tenuto.runtime import allocator
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
 from tenuto.runtime.http.connection_table import Table
@@ -40,6 +41,7 @@ def run(settings: Settings) -> None:
     Raises:
         TenutoError: it cannot start; the text says why.
     """
+    allocator.keep_little()
     _log_to_stderr(settings.log_level)
     watchdog = None if sys.platform == "win32" else Watchdog(settings.shutdown_s)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
