@@ -1,6 +1,6 @@
 """Long spans as what they have beyond one that is kept already: every session begins with its tool block. No SQL.
 
-Event-loop thread only.
+The writer's thread only.
 """
 
 from collections import OrderedDict

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tenuto.sessions.items import Item
+from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord
 from tenuto.sessions.session import Session
 
@@ -50,6 +51,14 @@ class AddSpans:
     fingerprint: str
     start: int
     spans: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddLedger:
+    """Add the tokens of all items of a ledger that the store does not have. Nobody changes this ledger any more."""
+
+    uid: str
+    ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,7 @@ Change = (
     | CutItems
     | MarkTurns
     | AddSpans
+    | AddLedger
     | CutSpans
     | SaveRun
     | SaveCall
@@ -130,8 +140,5 @@ def whole(session: Session) -> list[Change]:
     changes: list[Change] = [SaveSession(session)]
     if session.items:
         changes += [AddItems(session.uid, 0, tuple(session.items)), MarkTurns(session, 0)]
-    for ledger in session.ledgers.values():
-        spans = tuple(tuple(ledger.span(item)) for item in range(ledger.items))
-        if spans:
-            changes.append(AddSpans(session.uid, ledger.fingerprint, 0, spans))
+    changes += [AddLedger(session.uid, ledger.copy()) for ledger in session.ledgers.values() if ledger.items]
     return changes

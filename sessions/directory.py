@@ -9,6 +9,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import anyio
+import anyio.to_thread
 
 from tenuto.errors import (
     CommitUnsettled,
@@ -147,6 +148,9 @@ class Directory:
             CommitUnsettled: nobody knows; this object of the session is given up.
         """
         session = draft.session
+        if (look := draft.trace_apart()) is not None:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(look)
         self._expect_live(session)
         if draft.saves:
             draft.ahead.updated_at = self._clock()

@@ -1,7 +1,8 @@
 """A session as a step would leave it: read and changed freely, kept by a commit, and only then the session's own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tenuto.sessions.changes import AddItems, AddSpans, Change, CutItems, CutSpans, MarkTurns, SaveSession
 from tenuto.sessions.items import Item
@@ -9,6 +10,8 @@ from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Session
 
 Span = tuple[int, ...]
+
+_MANY_ITEMS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,17 @@ class Draft:
         """Let requests find the session by the turns that end among its items from `since` on."""
         self._mark_since = since if self._mark_since is None else min(since, self._mark_since)
 
+    def trace_apart(self) -> Callable[[], None] | None:
+        """What looks at the new items for their digests, where they are many: any thread may do it before the commit.
+
+        None where they are few, which are looked at when they are asked for.
+        """
+        if len(self.ahead.items) - self._kept <= _MANY_ITEMS:
+            return None
+        # One of its own: others look at the session's meanwhile.
+        self.ahead.trace = self.session.trace.copy()
+        return partial(self.ahead.trace.follow, self.ahead.items)
+
     def also(self, *changes: Change) -> None:
         """Keep something else with it: runs, calls, pauses."""
         self._more += changes
@@ -120,6 +134,7 @@ class Draft:
             for ledger in session.ledgers.values():
                 ledger.cut(self._kept)
         session.items += ahead.items[self._kept :]
+        session.trace = ahead.trace
         for grown in self._growth:
             ledger = session.ledgers.setdefault(grown.fingerprint, Ledger(grown.fingerprint))
             assert ledger.items == grown.start, "a ledger grows at its end"

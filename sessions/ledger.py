@@ -47,6 +47,8 @@ class Ledger:
         """The name of the tokens of the first `items` items."""
         return self.tokens.prefix(self.end(items)) if items else NOTHING
 
-    def copy(self, items: int) -> "Ledger":
-        """A ledger of its own over the first `items` items."""
+    def copy(self, items: int | None = None) -> "Ledger":
+        """A ledger of its own over the first `items` items, or over all."""
+        if items is None:
+            items = self.items
         return Ledger(self.fingerprint, self.tokens.copy(self.end(items) if items else 0), self.offsets[:items])

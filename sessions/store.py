@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn, Self, TypeVar
 
 import anyio
@@ -27,6 +28,7 @@ from tenuto.sessions.writes import (
     merged,
     statements,
     sweeping,
+    taken,
     trying,
     weight,
     writes,
@@ -89,11 +91,11 @@ class Store:
         it is not even queued.
         """
         try:
-            prepared = [write for change in changes for write in writes(change, self._bases)]
+            values = [value for change in changes for value in taken(change)]
         except Exception as exc:
             raise StoreFailed(f"a change cannot be written: {exc}") from exc
-        if prepared:
-            return self._writer.begin(prepared)
+        if values:
+            return self._writer.begin(partial(writes, values, self._bases))
         nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         nothing.set_result(None)
         return nothing

@@ -240,8 +240,14 @@ class Trace:
     def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
         """The turns that end among `items[since:]`: how many items there are up to there, and their digest."""
         self.follow(items)
-        ends = [index + 1 for index in range(since, len(items)) if ends_turn(items[index])]
-        return [(end, self.chains[count - 1].hex()) for end in ends if (count := self._begun(end))]
+        found: list[tuple[int, str]] = []
+        count = self._begun(since)
+        for end in range(since + 1, len(items) + 1):
+            while count < len(self.visible) and self.visible[count].start < end:
+                count += 1
+            if count and ends_turn(items[end - 1]):
+                found.append((end, self.chains[count - 1].hex()))
+        return found
 
     def copy(self) -> "Trace":
         """A trace of its own of the same items."""

@@ -22,12 +22,20 @@ logger = logging.getLogger(__name__)
 
 Loop = asyncio.AbstractEventLoop
 
+Make = Callable[[], Sequence[Write]]
+
 
 @dataclass(slots=True)
 class _Commit:
-    writes: Sequence[Write]
+    writes: Sequence[Write] | Make
     loop: Loop
     done: asyncio.Future[None]
+
+    def made(self) -> Sequence[Write]:
+        """The writes, made once, however often they are tried."""
+        if callable(self.writes):
+            self.writes = self.writes()
+        return self.writes
 
 
 class Writer:
@@ -60,8 +68,10 @@ class Writer:
         """
         await asyncio.shield(self.begin(writes))
 
-    def begin(self, writes: Sequence[Write]) -> asyncio.Future[None]:
+    def begin(self, writes: Sequence[Write] | Make) -> asyncio.Future[None]:
         """Queue the writes; the future has what becomes of them, whoever waits for it and whoever does not.
+
+        Where there can be many, give what makes them: it is called in the writer's thread.
 
         It fails with StoreFailed: nothing of this commit is kept; or with CommitUnsettled: nobody knows.
 
@@ -110,19 +120,19 @@ class Writer:
         return Next.ENDED if head is None else Next.MORE
 
     def _outcomes(self, group: list[_Commit]) -> list[StoreFailed | None]:
-        failed = self._attempt([commit.writes for commit in group])
+        failed = self._attempt(group)
         if failed is None:
             return [None] * len(group)
         if len(group) == 1:
             return [failed]
         if isinstance(failed, CommitUnsettled):
             return [CommitUnsettled(str(failed)) for _ in group]
-        return [self._attempt([commit.writes]) for commit in group]
+        return [self._attempt([commit]) for commit in group]
 
-    def _attempt(self, commits: Sequence[Sequence[Write]]) -> StoreFailed | None:
+    def _attempt(self, commits: Sequence[_Commit]) -> StoreFailed | None:
         # Whatever goes wrong belongs to those who wait for it; this thread must live for the others.
         try:
-            self._write(commits)
+            self._write([commit.made() for commit in commits])
         except Exception as exc:
             said = f"the store could not write: {getattr(exc, 'orig', None) or exc}"
             if said != self._said:  # a disk that is full would fill up further with what is said of it

@@ -16,6 +16,7 @@ from tenuto.sessions.bases import Bases
 from tenuto.sessions.blobs import TOOLS, Blob, Shared
 from tenuto.sessions.changes import (
     AddItems,
+    AddLedger,
     AddSpans,
     Change,
     CutItems,
@@ -53,15 +54,16 @@ class Write:
     scope: str | None
 
 
-def writes(change: Change, bases: Bases) -> list[Write]:
-    """The statements that make one change, with its values taken as they are now."""
+Large = AddItems | AddSpans | AddLedger
+"""What can be as long as a session is. Nothing of it changes any more, so it becomes rows only when it is written."""
+
+
+def taken(change: Change) -> Sequence[Write | Large]:
+    """A change with its values as they are now."""
     match change:
         case SaveSession(session=session):
             blobs = [] if session.server_tools is None else [TOOLS.of(session.server_tools).blob]
             return [*map(_save_blob, blobs), Write("save_session", [_session_row(session)], session.uid)]
-        case AddItems(uid=uid, start=start, items=items):
-            rows = [{"uid": uid, "position": start + i, "body": item_to_json(item)} for i, item in enumerate(items)]
-            return [Write("add_items", rows, uid)]
         case CutItems(uid=uid, keep=keep):
             return [Write("cut_items", [{"of_uid": uid, "keep": keep}], uid)]
         case MarkTurns(session=session, since=since):
@@ -69,8 +71,6 @@ def writes(change: Change, bases: Bases) -> list[Write]:
             ends = session.trace.turns(session.items, since)
             rows = [{**key, "position": end - 1, "digest": shortened(digest)} for end, digest in ends]
             return [Write("save_turns", rows, session.uid)]
-        case AddSpans():
-            return _add_spans(change, bases)
         case CutSpans(uid=uid, fingerprint=name, keep=keep):
             return [Write("cut_spans", [{"of_uid": uid, "of_fingerprint": name, "keep": keep}], uid)]
         case SaveRun(run=run):
@@ -87,6 +87,26 @@ def writes(change: Change, bases: Bases) -> list[Write]:
             return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
         case PutNote(scope=scope, key=key, text=note):
             return [Write("put_note", [{"of_scope": scope, "of_key": key, "new_text": note}], scope)]
+        case AddItems() | AddSpans() | AddLedger():
+            return [change]
+        case _:
+            assert_never(change)
+
+
+def writes(taken: Iterable[Write | Large], bases: Bases) -> list[Write]:
+    """All statements of what was taken. The writer's thread only."""
+    return [write for one in taken for write in ([one] if isinstance(one, Write) else _large(one, bases))]
+
+
+def _large(change: Large, bases: Bases) -> list[Write]:
+    match change:
+        case AddItems(uid=uid, start=start, items=items):
+            rows = [{"uid": uid, "position": start + i, "body": item_to_json(item)} for i, item in enumerate(items)]
+            return [Write("add_items", rows, uid)]
+        case AddSpans(uid=uid, fingerprint=name, start=start, spans=spans):
+            return _add_spans(uid, name, start, spans, bases)
+        case AddLedger(uid=uid, ledger=ledger):
+            return _add_spans(uid, ledger.fingerprint, 0, map(ledger.span, range(ledger.items)), bases)
         case _:
             assert_never(change)
 
@@ -155,17 +175,17 @@ def _save_blob(blob: Blob) -> Write:
     return Write("save_blob", [{"digest": blob.digest, "body": blob.body}], blob.digest)
 
 
-def _add_spans(change: AddSpans, bases: Bases) -> list[Write]:
+def _add_spans(uid: str, fingerprint: str, start: int, spans: Iterable[Sequence[int]], bases: Bases) -> list[Write]:
     blobs: dict[str, Blob] = {}
     rows: list[Row] = []
-    for position, span in enumerate(change.spans, change.start):
-        cut = bases.cut((change.fingerprint, position == 0), pack(span))
+    for position, span in enumerate(spans, start):
+        cut = bases.cut((fingerprint, position == 0), pack(span))
         if cut.base is not None:
             blobs[cut.base.digest] = cut.base
-        place = {"uid": change.uid, "position": position, "fingerprint": change.fingerprint}
+        place = {"uid": uid, "position": position, "fingerprint": fingerprint}
         base = None if cut.base is None else cut.base.digest
         rows.append({**place, "tokens": cut.tokens, "base": base, "head": cut.head, "tail": cut.tail})
-    return [*map(_save_blob, blobs.values()), Write("add_spans", rows, change.uid)]
+    return [*map(_save_blob, blobs.values()), Write("add_spans", rows, uid)]
 
 
 def _session_row(session: Session) -> Row:

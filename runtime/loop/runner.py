@@ -43,6 +43,7 @@ F = TypeVar("F", bound=Follower | None)
 
 TICK_S = 1.0
 MANY_ITEMS = 256
+MUCH_TEXT = 1 << 18
 """A turn that brings more is read in a worker thread."""
 ADMISSION_S = 0.01
 """About how long a turn takes from its commit to its run."""
@@ -444,5 +445,5 @@ async def _leave(follower: Follower | None) -> None:
 
 async def _read(turn: Turn) -> None:
     """Look at what a turn tells, in a worker thread where that is long."""
-    if len(turn.items) > MANY_ITEMS:
+    if len(turn.items) > MANY_ITEMS or sum(len(item.text) for item in turn.items) > MUCH_TEXT:
         await anyio.to_thread.run_sync(turn.told.read)

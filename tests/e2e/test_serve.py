@@ -39,6 +39,22 @@ def test_the_ready_line_comes_when_requests_are_answered(start: Start) -> None:
     assert ask(server, "hello").json()["choices"][0]["message"]["content"] == "hello"
 
 
+HEAP = """
+import atexit, gc, sys
+from tenuto.__main__ import main
+atexit.register(lambda: print("heap", gc.get_freeze_count(), len(gc.get_objects()), file=sys.stderr))
+main()
+"""
+
+
+def test_what_a_server_began_with_is_not_looked_at_by_the_garbage_collector_again(start: Start) -> None:
+    server = start(program=("-c", HEAP))
+    ask(server, "hello").raise_for_status()
+    server.stop()
+    frozen, looked_at = map(int, server.log.partition("heap ")[2].split()[:2])
+    assert frozen > 10 * looked_at, "a collection stops all threads for as long as it looks"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_frees_the_folder(start: Start, number: signal.Signals) -> None:
     server = start()

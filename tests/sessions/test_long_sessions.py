@@ -1,0 +1,103 @@
+"""What of a long session is done beside the event loop: nothing that looks at each of its items."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tenuto.sessions import visible, writes
+from tenuto.sessions.directory import Directory
+from tenuto.sessions.draft import Draft
+from tenuto.sessions.items import AssistantItem, Item, UserItem
+from tenuto.sessions.session import Session
+from tenuto.sessions.store import Store
+
+LONG = 2000
+FEW = 100
+HISTORY = [(UserItem if n % 2 == 0 else AssistantItem)(f"word {n}") for n in range(LONG)]
+
+
+@contextmanager
+def on_the_loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Counts items that become rows, items that become digests and spans that become bytes, in this thread."""
+    counts: Counter[str] = Counter()
+    here = threading.get_ident()
+
+    def counted(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            counts[name] += threading.get_ident() == here
+            return function(*arguments)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writes, "item_to_json", counted("rows", writes.item_to_json))
+        patch.setattr(writes, "pack", counted("spans", writes.pack))
+        patch.setattr(visible, "_content", counted("digests", visible._content))
+        yield counts
+
+
+async def long_session(directory: Directory, id: str) -> Session:
+    session = await directory.get_or_create("alice", id)
+    draft = Draft(session)
+    draft.save()
+    draft.add(HISTORY)
+    draft.grow("f", [(n, n + 1) for n in range(LONG)])
+    draft.mark_turns(0)
+    await directory.keep(draft)
+    return session
+
+
+async def test_a_long_first_history_is_kept_beside_the_event_loop(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with on_the_loop(monkeypatch) as counts:
+        await long_session(Directory(store), "s")
+    assert counts.total() <= FEW, counts
+    again = await Directory(store).get("alice", "s")
+    assert again is not None
+    assert again.items == HISTORY
+    assert again.ledgers["f"].span(7) == [7, 8]
+    assert again.ledgers["f"].items == LONG
+
+
+async def test_a_fork_of_a_long_session_is_kept_beside_the_event_loop(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = Directory(store)
+    origin = await long_session(directory, "s")
+    with on_the_loop(monkeypatch) as counts:
+        twin = directory.twin(origin, new_id="t")
+        await directory.add(twin, {})
+        origin.ledgers["f"].cut(0)
+    assert counts.total() <= FEW, counts
+    again = await Directory(store).get("alice", "t")
+    assert again is not None
+    assert again.items == HISTORY
+    assert again.ledgers["f"].span(LONG - 1) == [LONG - 1, LONG]
+
+
+async def test_what_follows_a_long_history_is_found_by_its_turns(store: Store) -> None:
+    directory = Directory(store)
+    session = await long_session(directory, "s")
+    more: list[Item] = [UserItem("more"), AssistantItem("said")]
+    draft = Draft(session)
+    draft.add(more)
+    draft.mark_turns(LONG)
+    await directory.keep(draft)
+    trace = visible.Trace()
+    trace.follow([*HISTORY, *more])
+    assert session.trace.chains == trace.chains
+    assert session.trace.turns(session.items, LONG) == [(LONG + 2, trace.chains[-1].hex())]
+
+
+@pytest.mark.parametrize("since", [0, 1, 3, 6])
+def test_turns_have_the_digests_of_what_is_visible_up_to_their_ends(since: int) -> None:
+    items: list[Item] = [UserItem("a"), AssistantItem(""), UserItem("b"), AssistantItem("c"), UserItem("d")]
+    items.append(AssistantItem("e"))
+    trace = visible.Trace()
+    found = trace.turns(items, since)
+    assert found == [(end, trace.until(items, end).digest.hex()) for end, _ in found]
+    assert [end for end, _ in found] == [end for end in (2, 4, 6) if end > since]
