@@ -1,20 +1,26 @@
 """A session as one JSON document: what GET of a session gives and PUT takes. Pure."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.visible import Trace
 
 VERSION = 1
 MOST_ITEMS = 20_000
 MOST_LEDGERS = 16
+PAGE = 512
+
+T = TypeVar("T")
 
 _Token = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
@@ -52,24 +58,52 @@ _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 _TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
 
 
+def snapshot(session: Session) -> Session:
+    """The session as it is now, whatever becomes of it meanwhile. Its items are shared, its tokens copied."""
+    ledgers = {name: ledger.copy() for name, ledger in session.ledgers.items()}
+    return replace(session, items=[*session.items], ledgers=ledgers, trace=Trace())
+
+
 def export(session: Session, notes: Mapping[str, str]) -> JsonObject:
     """The document of a session: JSON values only. Approvals and runs are not part of it."""
+    document: JsonObject = from_json(b"".join(pages(session, notes)))
+    return document
+
+
+def pages(session: Session, notes: Mapping[str, str]) -> Iterator[bytes]:
+    """The JSON text of the document, in pieces of so many items that none takes long. Nobody changes the session."""
     parent = session.parent
-    return {
+    head = {
         "version": VERSION,
         "id": session.id,
         "created_at": session.created_at,
         "updated_at": session.updated_at,
         "user": session.user,
         "parent": None if parent is None else {"uid": parent.uid, "at": parent.at},
-        "items": _ITEMS.dump_python(session.items, mode="json"),
-        "ledgers": [
-            {"fingerprint": ledger.fingerprint, "spans": [ledger.span(item) for item in range(ledger.items)]}
-            for ledger in session.ledgers.values()
-        ],
-        "tools": None if session.server_tools is None else _TOOLS.dump_python(list(session.server_tools), mode="json"),
-        "notes": dict(notes),
     }
+    yield to_json(head)[:-1] + b',"items":['
+    yield from in_pages(session.items, _items_json)
+    yield b'],"ledgers":['
+    for place, ledger in enumerate(session.ledgers.values()):
+        yield (b"," if place else b"") + b'{"fingerprint":' + to_json(ledger.fingerprint) + b',"spans":['
+        yield from in_pages(range(ledger.items), partial(_spans_json, ledger))
+        yield b"]}"
+    tools = b"null" if session.server_tools is None else _TOOLS.dump_json(list(session.server_tools))
+    yield b'],"tools":' + tools + b',"notes":' + to_json(dict(notes)) + b"}"
+
+
+def in_pages(values: Sequence[T], dump: Callable[[Sequence[T]], bytes], size: int = PAGE) -> Iterator[bytes]:
+    """The JSON text of an array, less its brackets, in pieces of `size` values. `dump` writes an array of some."""
+    for start in range(0, len(values), size):
+        yield (b"," if start else b"") + dump(values[start : start + size])[1:-1]
+
+
+def _items_json(items: Sequence[Item]) -> bytes:
+    return _ITEMS.dump_json(list(items))
+
+
+def _spans_json(ledger: Ledger, items: Sequence[int]) -> bytes:
+    return to_json([ledger.span(item) for item in items])
 
 
 def restore_text(text: bytes, principal: str, id: str) -> tuple[Session, dict[str, str]]:

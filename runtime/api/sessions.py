@@ -8,7 +8,7 @@ import anyio.to_thread
 from pydantic import Field
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.apart.pool import Pool
@@ -51,9 +51,12 @@ class SessionsApi:
 
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it; `raw`: all that is kept of it, also of one that is damaged."""
-        raw = switch(request, "raw")
-        document = await self.runner.export_session(principal_of(request), request.path_params["id"], raw=raw)
-        return await anyio.to_thread.run_sync(_json, document)  # which can be long
+        principal, session_id = principal_of(request), request.path_params["id"]
+        if switch(request, "raw"):
+            document = await self.runner.export_session(principal, session_id, raw=True)
+            return await anyio.to_thread.run_sync(_json, document)  # which can be long
+        pages = await self.runner.export_pages(principal, session_id)
+        return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread
 
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""

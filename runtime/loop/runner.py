@@ -343,7 +343,13 @@ class Runner:
 
     async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
-        return await self._sessions.export(principal.id, id, raw=raw)
+        if raw:
+            return await self._sessions.raw(principal.id, id)
+        return await anyio.to_thread.run_sync(transfer.export, *await self._sessions.snapshot(principal.id, id))
+
+    async def export_pages(self, principal: Principal, id: str) -> Iterator[bytes]:
+        """The JSON text of the same document in pieces, made as they are asked for, in any thread. Raises NotFound."""
+        return transfer.pages(*await self._sessions.snapshot(principal.id, id))
 
     async def import_session(
         self, principal: Principal, id: str, document: dict[str, Any]

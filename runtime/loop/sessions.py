@@ -70,17 +70,18 @@ class Sessions:
         twin = self._directory.twin(session, at, new_id)
         return twin, await self._store.notes(session.uid)
 
-    async def export(self, principal: str, id: str, *, raw: bool) -> dict[str, Any]:
-        """A session as a document; `raw`: all rows of it as they are. Raises NotFound, SessionDamaged (not `raw`)."""
-        return await self._owners.ask((principal, id), partial(self._export, principal, id, raw=raw))
+    async def snapshot(self, principal: str, id: str) -> tuple[Session, Mapping[str, str]]:
+        """A session as it is now, to be exported, with its notes. Raises NotFound, SessionDamaged."""
+        return await self._owners.ask((principal, id), partial(self._snapshot, principal, id))
 
-    async def _export(self, principal: str, id: str, *, raw: bool) -> dict[str, Any]:
-        if raw:
-            return await self._directory.raw(principal, id)
+    async def _snapshot(self, principal: str, id: str) -> tuple[Session, Mapping[str, str]]:
         session = await self._existing(principal, id)
         notes = await self._store.notes(session.uid)
-        # In a worker thread: a long session is a long document, and nobody but this owner changes it meanwhile.
-        return await anyio.to_thread.run_sync(transfer.export, session, notes)
+        return transfer.snapshot(session), notes
+
+    async def raw(self, principal: str, id: str) -> dict[str, Any]:
+        """All rows of a session as they are. Raises NotFound."""
+        return await self._owners.ask((principal, id), partial(self._directory.raw, principal, id))
 
     async def install(self, session: Session, notes: Mapping[str, str]) -> None:
         """Put a session in the place of the one of its id. Raises SessionBusy."""

@@ -1,7 +1,6 @@
 """A principal's sessions as MCP resources: `session://{id}`, listed by pages, each the document that export gives."""
 
-import json
-
+import anyio.to_thread
 import mcp.types as t
 from mcp.shared.exceptions import MCPError
 
@@ -62,8 +61,8 @@ async def read(runner: Runner, principal: Principal, uri: str) -> t.ReadResource
     try:
         if session_id == uri:
             raise NotFound("resource", uri)
-        document = await runner.export_session(principal, session_id)
+        pages = await runner.export_pages(principal, session_id)
     except NotFound as exc:
         raise MCPError(code=t.INVALID_PARAMS, message=str(exc), data={"uri": uri}) from None
-    text = json.dumps(document, ensure_ascii=False)
+    text = (await anyio.to_thread.run_sync(b"".join, pages)).decode()
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])

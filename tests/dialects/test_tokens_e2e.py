@@ -34,3 +34,15 @@ def test_detokenising_gives_the_text_back(http: httpx.Client, text: str) -> None
     pieces = http.post("/tokenize", json={"content": text, "with_pieces": True}).json()["tokens"]
     data = b"".join(bytes(p) if isinstance(p := one["piece"], list) else p.encode() for one in pieces)
     assert data.decode() == text
+
+
+def test_a_long_text_has_all_its_tokens_though_they_come_in_pages(http: httpx.Client) -> None:
+    text = "some words " * 3000
+    told = http.post("/tokenize", json={"content": text})
+    assert told.headers["content-type"] == "application/json"
+    tokens = told.json()["tokens"]
+    assert len(tokens) > 3 * 4096
+    pieces = http.post("/tokenize", json={"content": text, "with_pieces": True}).json()["tokens"]
+    assert [one["id"] for one in pieces] == tokens
+    assert "".join(one["piece"] for one in pieces) == text
+    assert http.post("/detokenize", json={"tokens": tokens}).json() == {"content": text}

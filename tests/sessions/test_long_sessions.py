@@ -4,14 +4,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from tenuto.sessions import visible, writes
+from tenuto.sessions import transfer, visible, writes
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.items import AssistantItem, Item, UserItem
-from tenuto.sessions.session import Session
+from tenuto.sessions.items import AssistantItem, Item, UserItem, item_to_json
+from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 
 LONG = 2000
@@ -33,7 +35,7 @@ def on_the_loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(writes, "item_to_json", counted("rows", writes.item_to_json))
+        patch.setattr(writes, "item_to_json", counted("rows", item_to_json))
         patch.setattr(writes, "pack", counted("spans", writes.pack))
         patch.setattr(visible, "_content", counted("digests", visible._content))
         yield counts
@@ -91,6 +93,32 @@ async def test_what_follows_a_long_history_is_found_by_its_turns(store: Store) -
     trace.follow([*HISTORY, *more])
     assert session.trace.chains == trace.chains
     assert session.trace.turns(session.items, LONG) == [(LONG + 2, trace.chains[-1].hex())]
+
+
+def test_a_long_session_is_exported_in_pages_of_few_items_each() -> None:
+    session = Session("u", "alice", "s", 1.0, 2.0, items=[*HISTORY], parent=Parent("p", 3))
+    for name in ("f", "g"):
+        session.ledgers[name] = Ledger(name)
+        for n in range(LONG):
+            session.ledgers[name].append((n, n + 1))
+    pages = list(transfer.pages(session, {"k": "a note"}))
+    assert max(page.count(b'"kind":') for page in pages) <= transfer.PAGE
+    assert max(page.count(b"[") for page in pages) <= transfer.PAGE + 1
+    again, notes = transfer.restore_text(b"".join(pages), "alice", "s")
+    assert replace(again, uid="u") == session
+    assert notes == {"k": "a note"}
+
+
+async def test_what_happens_to_a_session_while_it_is_exported_is_not_in_its_document(store: Store) -> None:
+    session = await long_session(Directory(store), "s")
+    pages = transfer.pages(transfer.snapshot(session), {})
+    begin = next(pages)
+    draft = Draft(session)
+    draft.cut(1)
+    draft.apply()
+    again, _ = transfer.restore_text(begin + b"".join(pages), "alice", "s")
+    assert again.items == HISTORY
+    assert again.ledgers["f"].items == LONG
 
 
 @pytest.mark.parametrize("since", [0, 1, 3, 6])

@@ -1,5 +1,6 @@
 """POST /tokenize and /detokenize, as llama-server has them: text to tokens and back, and what a chat would send."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
@@ -8,7 +9,7 @@ import anyio
 from pydantic import Field
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
@@ -18,10 +19,12 @@ from tenuto.runtime.dialects.openai.completions.request import prompt_tokens
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
 from tenuto.runtime.loop.runner import Runner
+from tenuto.sessions.transfer import in_pages
 
 MOST_CHARACTERS = 2 << 20
 _AT_ONCE = 10_000
-"""More tokens than that become JSON in a thread."""
+"""More tokens than that become JSON in threads, a page after the other."""
+_PAGE = 4096
 
 
 class TokenizeBody(Wire):
@@ -61,8 +64,10 @@ class TokenizeApi:
             tokens = await self._chat(body, request)
         else:
             tokens = await anyio.to_thread.run_sync(_text_tokens, model.codec, wire)
-        answer = partial(_tokens_json, model.codec, tokens, with_pieces=wire.with_pieces is True)
-        return _json(await anyio.to_thread.run_sync(answer) if len(tokens) > _AT_ONCE else answer())
+        pages = _tokens_json(model.codec, tokens, with_pieces=wire.with_pieces is True)
+        if len(tokens) > _AT_ONCE:
+            return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread
+        return _json(b"".join(pages))
 
     async def detokenize(self, request: Request) -> Response:
         """The text of tokens, control tokens included."""
@@ -73,7 +78,9 @@ class TokenizeApi:
             if token >= size:
                 param = f"tokens[{index}]"
                 raise InvalidRequest(f"{param}: there is no token {token}; the model has 0 to {size - 1}", param)
-        return _json(to_json({"content": codec.detokenize(wire.tokens)}))
+        text = partial(codec.detokenize, wire.tokens)
+        content = await anyio.to_thread.run_sync(text) if len(wire.tokens) > _AT_ONCE else text()
+        return _json(to_json({"content": content}))
 
     async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
@@ -93,13 +100,15 @@ def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:
     return prompt_tokens(codec, text) if wire.add_special else tuple(codec.tokenize(text))
 
 
-def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) -> bytes:
-    return to_json({"tokens": _with_pieces(codec, tokens) if with_pieces else tokens})
+def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) -> Iterator[bytes]:
+    yield b'{"tokens":['
+    yield from in_pages(tokens, partial(_with_pieces, codec) if with_pieces else to_json, _PAGE)
+    yield b"]}"
 
 
-def _with_pieces(codec: Codec, tokens: tuple[int, ...]) -> list[dict[str, Any]]:
+def _with_pieces(codec: Codec, tokens: Sequence[int]) -> bytes:
     """Each token with its text, or with its bytes where they are no text by themselves."""
-    return [{"id": token, "piece": _piece(codec.piece(token))} for token in tokens]
+    return to_json([{"id": token, "piece": _piece(codec.piece(token))} for token in tokens])
 
 
 def _piece(data: bytes) -> str | list[int]:
