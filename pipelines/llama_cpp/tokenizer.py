@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import llama_cpp as lib
-import llguidance.llamacpp
+import llguidance
 import numpy as np
 
 from tenuto.errors import ModelLoadFailed
@@ -110,7 +110,20 @@ class LlamaTokenizer:
     def _grammar_tokenizer(self) -> Any:
         stops = [lib.llama_vocab_eos(self._vocab), lib.llama_vocab_eot(self._vocab), *sorted(self._stop_tokens)]
         ends = list(dict.fromkeys(token for token in stops if token in self._stop_tokens))
-        return llguidance.llamacpp.lltokenizer_from_vocab(self._vocab, eos_token=ends or None)
+        # As llguidance.llamacpp does it, but that it asks for each entry's kind by a name that is deprecated.
+        return llguidance.LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]  # its stub lacks it
+            tokens=[self._grammar_piece(token) for token in range(self.vocabulary)],
+            vocab_ptr=self._vocab,
+            tokenize_fptr=ctypes.cast(lib.llama_cpp._lib.llama_tokenize, ctypes.c_void_p).value,
+            eos_token=ends or None,
+            slices=None,
+        )
+
+    def _grammar_piece(self, token: int) -> bytes:
+        """The bytes of an entry; a byte that no text has stands before those that no grammar's text may use."""
+        piece, attributes = self._pieces[token], lib.llama_vocab_get_attr(self._vocab, token)
+        marker = attributes & lib.LLAMA_TOKEN_ATTR_USER_DEFINED and piece.startswith(b"<") and piece.endswith(b">")
+        return b"\xff" + piece if marker or attributes & lib.LLAMA_TOKEN_ATTR_CONTROL else piece
 
     def _text(self, token: int) -> str:
         return self._pieces[token].decode(errors="replace")

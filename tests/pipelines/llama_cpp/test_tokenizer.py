@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 pytest.importorskip("llama_cpp")
 gguf = pytest.importorskip("gguf")
 
+from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: E402 -- needs llama_cpp
+
 from tenuto.pipelines.llama_cpp import LlamaTokenizer, Model  # noqa: E402 -- needs the extra
 from tenuto.pipelines.loader import find  # noqa: E402 -- beside it
 
@@ -130,6 +132,23 @@ def test_the_grammar_tokenizer_is_built_once_for_all_threads(embedded: LlamaToke
     assert len({id(each) for each in built}) == 1
     assert built[0].vocab_size == embedded.vocabulary
     assert set(built[0].eos_tokens) == embedded.stop_tokens
+
+
+@pytest.mark.filterwarnings("ignore:llama_token_get_attr is deprecated")
+def test_grammars_see_the_vocabulary_as_llguidance_would_read_it(tmp_path: Path) -> None:
+    embedded = Model(find("embedded:gguf").path, vocabulary_only=True)
+    for model in (embedded, _sentencepiece(tmp_path / "m.gguf", template="{{ messages }}")):
+        tokenizer = LlamaTokenizer(model)
+        ours = tokenizer.grammar_tokenizer()
+        theirs = lltokenizer_from_vocab(model.vocab, eos_token=ours.eos_tokens)
+        entries = range(tokenizer.vocabulary)
+        assert [ours.is_special_token(token) for token in entries] == [
+            theirs.is_special_token(token) for token in entries
+        ]
+        assert [ours.decode_bytes([token]) for token in entries] == [theirs.decode_bytes([token]) for token in entries]
+        text = "<tool_call>hi <|end|> h\u00e9"
+        assert ours.tokenize_str(text) == theirs.tokenize_str(text)
+        assert ours.tokenize_str(text, parse_special=True) == theirs.tokenize_str(text, parse_special=True)
 
 
 def test_the_native_library_writes_nothing_to_the_terminal() -> None:
