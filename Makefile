@@ -6,6 +6,7 @@
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
 #   make demo    a short tour against a server of its own
 #   make model   train the embedded model from nothing; goes on where it was
+#   make model-test  set up for training too, then run its tests
 
 comma := ,
 PYTHON ?= python3
@@ -20,20 +21,22 @@ RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz simulate simulate-mutations kill-nine check demo model setup setup-dev lock clean
+.PHONY: help serve test fuzz simulate simulate-mutations kill-nine check demo model model-test setup setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,8s/^# *//p' Makefile
+	@sed -n '2,9s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
 
-demo: $(VENV)/.dev
+demo: $(VENV)/.demo
 	@exec $(BIN)/python examples/demo.py $(ARGS)
 
+# Exit code 5: ARGS has chosen no test of that kind.
 test: $(VENV)/.dev
-	$(BIN)/pytest -q $(ARGS)
+	$(BIN)/pytest -q -n auto --dist worksteal -m 'not alone' $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -m alone $(ARGS) || test $$? -eq 5
 
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)
@@ -58,6 +61,9 @@ model: $(VENV)/.train
 	cd examples && ../$(BIN)/python -m train_embedded_model.train --out ../build/model $(ARGS)
 	cd examples && ../$(BIN)/python -m train_embedded_model.export ../build/model/checkpoint.pt ../build/model/out
 
+model-test: $(VENV)/.train
+	$(BIN)/pytest -q tests/examples/train_embedded_model $(ARGS)
+
 setup: $(VENV)/.runtime
 
 setup-dev: $(VENV)/.dev
@@ -80,18 +86,23 @@ $(VENV)/.runtime: $(VENV)/.llama pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS)]'
 	@touch $@
 
+$(VENV)/.demo: $(VENV)/.runtime
+	@echo "tenuto: installing the clients that the demo uses"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS),demo]'
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "tenuto: installing the packages for checks and tests"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
-$(VENV)/.train: $(VENV)/.runtime
-	@echo "tenuto: installing the packages for training"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS),train]'
+$(VENV)/.train: $(VENV)/.dev
+	@echo "tenuto: installing the packages for training; PyTorch is large"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS),train]'
 	@touch $@
 
 # Take the versions that are installed now as those that everybody gets.
-lock: $(VENV)/.dev
+lock: $(VENV)/.train
 	@$(BIN)/python -m pip freeze --exclude-editable --exclude tenuto | sed 's/ @ file:.*//' > constraints.new
 	@$(BIN)/python -c 'from importlib.metadata import version; print("llama_cpp_python==" + version("llama-cpp-python"))' >> constraints.new
 	@grep == constraints.new | LC_ALL=C sort -fu > constraints.txt; rm constraints.new

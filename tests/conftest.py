@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ from tests.e2e.server import Server, script
 from tests.embedded import FORMS
 
 Start = Callable[..., Server]
+
+# Tests start hundreds of processes; where this is set, each of them would compile every module of ours.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(scope="session", params=FORMS)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.server import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 CHAT = "/v1/chat/completions"
 PARAMETERS = "tools[0].function.parameters"

@@ -33,7 +33,7 @@ def test_the_curl_of_the_readme_answers_as_shown(start: Start, embedded_model: s
 
 
 def test_every_make_target_of_the_readme_is_there() -> None:
-    targets = set(re.findall(r"make ([a-z]+)", README))
+    targets = set(re.findall(r"make ([a-z-]+)", README))
     made = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets <= made
 

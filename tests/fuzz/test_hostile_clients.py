@@ -31,7 +31,7 @@ RULES: list[dict[str, Any]] = [
     {"tool_contains": "42", "text": "It is 42."},
 ]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(SECONDS * 2 + 120)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(SECONDS * 2 + 120)]
 
 
 class Health:

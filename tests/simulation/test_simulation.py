@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # it plays on every core
 @pytest.mark.timeout(300)
 def test_nothing_that_clients_tools_disks_and_crashes_do_at_once_breaks_a_promise() -> None:
     wrong = {one.seed: one.violations[0] for one in outcomes(range(SEEDS)) if one.violations}

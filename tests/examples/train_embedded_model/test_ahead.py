@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 pytest.importorskip("faker")
 from train_embedded_model.ahead import ahead
 from train_embedded_model.batches import Recipe

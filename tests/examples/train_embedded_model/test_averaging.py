@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 import torch
 from train_embedded_model.averaging import averaged
 

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 pytest.importorskip("tokenizers")
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 pytest.importorskip("llama_cpp", reason="needs tenuto[llama]")
 pytest.importorskip("mlx_lm", reason="needs tenuto[mlx]")
 from train_embedded_model.conversations import conversation

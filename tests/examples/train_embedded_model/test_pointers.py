@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
 pytest.importorskip("faker")
 pytest.importorskip("tokenizers")
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 import torch
 from train_embedded_model.builtins import SPECS
 from train_embedded_model.conversations import Conversation, Message, conversation

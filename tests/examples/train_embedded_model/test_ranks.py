@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 pytest.importorskip("faker")
 import torch
 from train_embedded_model.ranks import Ranks, run_ranks

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="needs tenuto[train]: make model-test")
 pytest.importorskip("faker")
 import gguf
 import torch
