@@ -31,6 +31,7 @@ from tenuto.sessions.session import Parent, Session, new_uid
 from tenuto.sessions.shelf import STORED_BYTES, UNSTORED_BYTES, Key, Shelf
 from tenuto.sessions.store import Store
 from tenuto.sessions.told import Told
+from tenuto.sessions.watchers import tell
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _REFRESH_S = 60
@@ -433,8 +434,7 @@ class Directory:
             self._tell(session.principal)
 
     def _tell(self, principal: str) -> None:
-        for watcher in self.watchers:
-            watcher(principal)
+        tell(self.watchers, principal)
 
     def _forget(self, session: Session) -> None:
         if self._live.get((session.principal, session.id)) is session:
