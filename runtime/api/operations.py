@@ -178,12 +178,14 @@ EVENTS = Doc(
     "For whoever comes back to a run. It goes on when the watcher leaves.",
     media_types=(),
     parameters=(
-        Parameter("after", {"type": "integer", "minimum": 0, "maximum": 999999999}, "Only events of a higher number."),
+        Parameter("after", {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}, "Only events of a higher number."),
         Parameter("Last-Event-ID", {"type": "string"}, "The same, as browsers send it.", "header"),
     ),
     errors=(NotFound,),
     events="JSON objects with `type` and `number`: text_added, reasoning_added, client_call_started,"
-    " client_call_arguments, tool_calling, tool_returned, round_ended, and last run_paused or run_done.",
+    " client_call_arguments, tool_calling, tool_returned, round_ended, and last run_paused or run_done. Numbers only"
+    " grow. `told_again` (`after`, no number) comes first where the events up to `after` were told before the run was"
+    " read from the store, as after a restart: all that was kept of the run follows, in fewer and larger pieces.",
 )
 APPROVAL = Doc(
     "Runs",

@@ -21,7 +21,8 @@ from tenuto.runtime.loop.runner import Runner
 
 logger = logging.getLogger(__name__)
 
-_MAX_EVENTS = 10**9 - 1
+_DIGITS = 15
+_MAX_EVENTS = 10**_DIGITS - 1
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
@@ -42,6 +43,9 @@ class RunsApi:
 
     async def events(self, request: Request) -> Response:
         """The events after number N, and those to come, until the run waits or has ended.
+
+        Where those up to N were told before the run was read from the store, as after a restart, the first frame is
+        `told_again`: what follows is all that was kept of it, in fewer pieces and with greater numbers.
 
         Watching does not hold a run: it goes on when the watcher leaves.
         """
@@ -72,11 +76,13 @@ def event_type(kind: type) -> str:
 def _last_seen(request: Request) -> int:
     """What a browser's EventSource says when it comes back."""
     text = request.headers.get("last-event-id", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
 
 
 async def _frames(run: Run, after: int) -> AsyncGenerator[bytes, None]:
     try:
+        if run.tells_again(after):
+            yield frame(json_line({"type": "told_again", "after": after}))
         async for number_, event in run.events(after):
             yield event_frame(number_, event)
     except TenutoError as exc:

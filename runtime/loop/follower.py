@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+import anyio
+
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.records import RunRecord
@@ -10,7 +12,8 @@ from tenuto.sessions.records import RunRecord
 class Follower:
     """Follows the leg that is the run's present one when it is made, and no other.
 
-    A request's leg lasts while anybody follows it who does not leave: the last to leave cancels it, unless it is over.
+    A request's leg lasts while anybody follows it who does not leave: the last to leave cancels it, unless it is over;
+    where it has a grace time it goes on that long, and on if anybody comes again.
     A leg after a decision goes on by itself, unless who has decided `claims` it; who comes later only looks on.
     """
 
@@ -18,6 +21,7 @@ class Follower:
         self.run = run
         self._leg = run.leg
         self._leg.followers += 1
+        self._leg.until = None
         self._leg.is_claimed |= claims
         self._has_left = False
 
@@ -60,9 +64,13 @@ class Follower:
         return self.run.snapshot() if self._leg is self.run.leg else self._leg.answer
 
     async def disconnected(self) -> None:
-        """The client is gone. The last one to leave cancels the leg, and this returns when it is over."""
+        """The client is gone. If it is the last to leave a leg without grace, this returns when the leg is over."""
         if not self._has_left:
             self._has_left = True
             self._leg.followers -= 1
-            if self._leg.is_claimed and not self._leg.followers:
+            if self._leg.followers or not self._leg.is_claimed:
+                return
+            if self._leg.grace_s:
+                self._leg.until = anyio.current_time() + self._leg.grace_s
+            else:
                 await self.run.stop(self._leg)

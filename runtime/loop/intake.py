@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import uuid4
 
+import anyio
+
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.runtime.loop.holding import check_bias, held
 from tenuto.runtime.loop.keys import Keys
@@ -18,7 +20,7 @@ from tenuto.runtime.loop.options import RunOptions, inherited
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length
-from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.toolset import select
@@ -121,6 +123,10 @@ class Intake:
         if session.open_run is None:
             return None
         run = await self._runs.find(session.open_run)
+        if run.is_abandoned:  # its client goes on without it
+            with anyio.move_on_after(STOP_S):
+                await run.stop(run.leg)
+            run = await self._runs.find(run.id)
         if run.working:
             raise SessionBusy(session.id, run.id)
         if not run.record.status.is_open:

@@ -24,6 +24,10 @@ from tenuto.sessions.records import PauseRecord, RunRecord, RunStatus
 
 log = logging.getLogger(__name__)
 
+_NUMBERS_A_SECOND = 1000
+STOP_S = 60.0
+"""How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
+
 
 @dataclass(slots=True, eq=False)
 class LegState:
@@ -38,6 +42,10 @@ class LegState:
     """How many requests wait for its answer."""
     is_claimed: bool = False
     """Whether it is a request's, and ends when the last who follows it leaves."""
+    grace_s: float = 0.0
+    """How much longer it goes on then, for a client that comes again."""
+    until: float | None = None
+    """When that is over, once the last has left. In the event loop's time."""
 
 
 @dataclass(eq=False)
@@ -67,7 +75,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self._log = EventLog()
-        self._is_restored = False
+        self._before = 0
+        """So many numbers of events were taken before; not 0 for a run that was read from the store."""
         self._wake = anyio.Event()
         self.leg = LegState(self._fresh_answer())
 
@@ -101,6 +110,11 @@ class Run:
         """Whether a leg is under way."""
         return self.leg.scope is not None
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether a leg is under way that all have left, and that goes on for whoever comes again."""
+        return self.working and self.leg.until is not None
+
     @cached_property
     def options(self) -> RunOptions:
         """What it is held to. `keep_options` replaces them.
@@ -119,9 +133,13 @@ class Run:
         """What it is held to from its next leg on."""
         self.__dict__["options"] = options.shared()
 
-    def restore(self, last: RunEvent | None) -> None:
-        """Fill in from the record what was kept of the answer; `last` is the event with which the last leg ended."""
-        self._is_restored = True
+    def restore(self, last: RunEvent | None, at: float) -> None:
+        """Fill in from the record what was kept of the answer; `last` is the event with which the last leg ended.
+
+        The events are others than those that were told, fewer: so their numbers begin beyond all of those before, with
+        the time.
+        """
+        self._before = int(at) * _NUMBERS_A_SECOND
         kept = self.record.usage
         try:
             self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
@@ -134,10 +152,10 @@ class Run:
         if last is not None:
             self.emit(last)
 
-    def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool) -> None:
+    def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool, grace_s: float = 0.0) -> None:
         """A leg begins. One of a request has an answer of its own; one after a decision goes on with the last."""
         answer = self._fresh_answer() if of_request else answers.gone_on(self.leg.answer)
-        self.leg = LegState(answer, start=len(self._log), scope=scope, is_claimed=of_request)
+        self.leg = LegState(answer, start=len(self._log), scope=scope, is_claimed=of_request, grace_s=grace_s)
         self.cancelling = False
 
     def emit(self, event: RunEvent) -> None:
@@ -183,10 +201,14 @@ class Run:
 
     async def stop(self, leg: LegState) -> None:
         """Cancel a leg: the model stops within a step, tools are sent a cancel. Returns when the leg is over."""
+        self.begin_to_stop(leg)
+        await self.rest(leg)
+
+    def begin_to_stop(self, leg: LegState) -> None:
+        """Cancel a leg, and do not wait."""
         if leg.scope is not None:
             self.cancelling = True
             leg.scope.cancel()
-            await self.rest(leg)
 
     # For front ends.
 
@@ -202,18 +224,22 @@ class Run:
         """The events with their numbers (from 1), from `after`, or from the beginning of the present leg.
 
         Ends where the run waits or has ended; of one leg, where that is over. A run that was read from the store
-        tells its last event to everybody: its numbers are not those of before.
+        tells all again to those who saw it before that (`tells_again`), and its last event to everybody.
         """
-        at = (leg or self.leg).start if after is None else min(after, len(self._log))
-        if self._is_restored and at and at == len(self._log):
+        at = (leg or self.leg).start if after is None else min(max(after - self._before, 0), len(self._log))
+        if self._before and at and at == len(self._log):
             at -= 1
         while True:
             while at < (len(self._log) if leg is None or leg.end is None else leg.end):
                 at += 1
-                yield at, self._log.at(at)
+                yield self._before + at, self._log.at(at)
             if (leg or self.leg).scope is None:
                 return
             await self._wake.wait()
+
+    def tells_again(self, after: int) -> bool:
+        """Whether who has seen the events up to number `after` is told them again, as far as they were kept."""
+        return 0 < after < self._before
 
     def snapshot(self) -> Answer:
         """What there is of the present leg's answer now, with the figures so far."""

@@ -34,6 +34,7 @@ from tenuto.sessions.records import RunStatus, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.store import Store
+from tenuto.sessions.watchers import tell
 from tenuto.tools.approvals import Permission
 from tenuto.tools.spec import CallContext, ToolResult
 
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Follower | None)
 
 TICK_S = 1.0
+GRACE_S = 60.0
+"""How long a request with an Idempotency-Key goes on after its client has gone: clients that retry come sooner."""
 MANY_ITEMS = 256
 MUCH_TEXT = 1 << 18
 """A turn that brings more is read in a worker thread."""
@@ -230,7 +233,8 @@ class Runner:
                 admitted = await self._intake.admit(turn, model, found)
                 if not found.session.stored:
                     self._keys.remember(turn, admitted.run.id)
-                leg = self._begin_leg(admitted, found.session, model, reserved=True, of_request=True)
+                grace_s = GRACE_S if turn.idempotency_key else 0.0
+                leg = self._begin_leg(admitted, found.session, model, reserved=True, of_request=True, grace_s=grace_s)
         finally:
             if leg is None:
                 model.engine.unreserve(turn.principal.id)
@@ -253,7 +257,14 @@ class Runner:
         self._places.expect_room(principal, anyio.current_time(), round(min(max(self._leg_s, 1.0), 60.0)))
 
     def _begin_leg(
-        self, admitted: Admitted, session: Session, model: Model, *, of_request: bool, reserved: bool = False
+        self,
+        admitted: Admitted,
+        session: Session,
+        model: Model,
+        *,
+        of_request: bool,
+        grace_s: float = 0.0,
+        reserved: bool = False,
     ) -> Leg:
         assert self._group is not None
         run = admitted.run
@@ -261,7 +272,7 @@ class Runner:
         scope = anyio.CancelScope()
         place = object()
         self._places.settle(place, session.principal)
-        run.begin_leg(scope, of_request=of_request)
+        run.begin_leg(scope, of_request=of_request, grace_s=grace_s)
         self._runs.add(run)
         if not run.rounds:
             self._house.metrics.run_started(model.id)
@@ -283,8 +294,7 @@ class Runner:
             self._places.remove(place)
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)
-            for watcher in self.watchers:
-                watcher(run)
+            tell(self.watchers, run)
 
     # Runs.
 
@@ -421,11 +431,19 @@ class Runner:
         for tick in count(1):
             await anyio.sleep(TICK_S)
             try:
+                self._stop_abandoned()
                 await self.expire_pauses()
                 if tick % SWEEP_TICKS == 0:
                     await self.expire_sessions()
             except Exception:  # it goes on with the next tick, whatever was wrong with this one
                 log.exception("housekeeping failed")
+
+    def _stop_abandoned(self) -> None:
+        """Stop the legs to which nobody has come again."""
+        now = anyio.current_time()
+        for run in self._runs.working():
+            if run.leg.until is not None and run.leg.until <= now:
+                run.begin_to_stop(run.leg)
 
     async def expire_pauses(self) -> None:
         """End the runs that have waited for too long, or whose end could not be kept. Done every second by itself."""

@@ -242,7 +242,7 @@ class Runs:
         if record is None:
             return None
         run = Run(record, address[1], stored=True)
-        run.restore(await self._last_event(record))
+        run.restore(await self._last_event(record), self._house.clock())
         self._live[run_id] = run
         if not record.status.is_open:
             self._recent.put(run)

@@ -13,7 +13,7 @@ from tenuto.runtime.loop.intake import Found
 from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening
 from tenuto.runtime.loop.runs import DUE, Runs
 from tenuto.sessions import transfer
@@ -24,9 +24,6 @@ from tenuto.sessions.session import Session
 from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
-
-STOP_S = 60.0
-"""How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
 
 
 class Sessions:

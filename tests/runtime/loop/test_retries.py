@@ -122,14 +122,46 @@ async def test_whoever_leaves_does_not_take_the_run_from_whoever_came_again(open
     assert (await answer(again)).status is RunStatus.COMPLETED
 
 
-async def test_when_all_have_left_the_run_is_cancelled(open_process: Open, tools: Tools) -> None:
+async def test_a_run_whose_client_has_left_goes_on_for_whoever_comes_again_with_its_key(
+    open_process: Open, tools: Tools
+) -> None:
+    process = await open_process(SLOW)
+    first = await process.start("slow", **KEY)
+    await waits_for(tools)
+    with anyio.fail_after(5):
+        await first.disconnected()
+    again = await process.start("slow", **KEY)
+    tools.slow.go.set()
+    assert (await answer(again)).text == "waited for it"
+    assert again.id == first.id
+    assert (tools.slow.cancelled, len(await process.items())) == (0, 4)
+
+
+@pytest.mark.slow
+async def test_when_all_have_left_and_nobody_comes_again_the_run_is_cancelled(
+    open_process: Open, tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.runtime.loop.runner.GRACE_S", 0.1)
     process = await open_process(SLOW)
     runs = [await process.start("slow", **KEY) for _ in range(2)]
     await waits_for(tools)
     with anyio.fail_after(5):
         for run in runs:
             await run.disconnected()
-    assert (await answer(runs[0])).status is RunStatus.CANCELLED
+        assert (await answer(runs[0])).status is RunStatus.CANCELLED
+    assert (await process.ask("slow", **KEY)).run_id == runs[0].id, "a repeat begins nothing anew"
+
+
+async def test_a_client_that_goes_on_without_its_keyed_request_does_not_wait_for_it(
+    open_process: Open, tools: Tools
+) -> None:
+    process = await open_process(SLOW)
+    first = await process.start("slow", **KEY)
+    await waits_for(tools)
+    await first.disconnected()
+    with anyio.fail_after(5):
+        assert (await process.ask("hi")).text == "hi"
+    assert (await answer(first)).status is RunStatus.CANCELLED
 
 
 async def test_without_a_key_the_same_tail_is_refused_while_its_run_is_at_work(
