@@ -22,7 +22,7 @@ from tenuto.pipelines.base import (
     TokenLogprob,
 )
 from tenuto.pipelines.checks import check_rows
-from tenuto.pipelines.scripted.reading import Turn, answer_tokens, conversation, open_turn
+from tenuto.pipelines.scripted.reading import Talk, Turn, answer_tokens
 from tenuto.pipelines.scripted.script import Script
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
 
@@ -47,11 +47,16 @@ class ScriptedSampler:
 
 @dataclass(slots=True)
 class _Slot:
-    """The tokens of a slot; `turn` is what is known of its last answer, so that a step costs no reading again."""
+    """What a slot holds; `turn` is what is known of its last answer, so that a step costs no reading again."""
 
-    tokens: list[int] = field(default_factory=list)
+    talk: Talk = field(default_factory=Talk)
     turn: Turn | None = None
     is_defined: bool = True
+
+    @property
+    def tokens(self) -> list[int]:
+        """Not to be changed."""
+        return self.talk.tokens
 
 
 @dataclass(slots=True)
@@ -131,21 +136,23 @@ class ScriptedBackend:
 
     def fork(self, source: int, target: int, tokens: int) -> None:
         """Make `target`, which is empty, hold the first `tokens` of `source`."""
-        held = self._slot(source).tokens
+        origin = self._slot(source)
+        held = origin.tokens
         if self._slot(target).tokens or not 0 <= tokens <= len(held):
             raise ValueError(f"slot {target} cannot become the first {tokens} of {len(held)} tokens of slot {source}")
         if 0 < tokens < len(held) and not self._info.can_truncate:
             raise ValueError("this script's cache can only be forked whole")
-        self._slots[target] = _Slot(held[:tokens])
+        self._slots[target] = _Slot(origin.talk.cut(tokens))
 
     def truncate(self, slot: int, tokens: int) -> bool:
         """Cut a slot back to its first `tokens`. False where the script forbids it: the slot is then as it was."""
-        held = self._slot(slot).tokens
+        talk = self._slot(slot).talk
+        held = talk.tokens
         if not 0 <= tokens <= len(held):
             raise ValueError(f"a slot of {len(held)} tokens cannot be cut to {tokens}")
         if 0 < tokens < len(held) and not self._info.can_truncate:
             return False
-        self._slots[slot] = _Slot(held[:tokens])
+        self._slots[slot] = _Slot(talk.cut(tokens))
         return True
 
     def release(self, slot: int) -> None:
@@ -165,7 +172,7 @@ class ScriptedBackend:
         data = np.frombuffer(snapshot.data, np.uint8)
         if data.size != snapshot.tokens * _BYTES_PER_TOKEN:
             raise GenerationFailed("the cache does not fit this model and layout")
-        self._slots[slot] = _Slot(data.view(np.int32).tolist())
+        self._slots[slot] = _Slot(Talk.of(data.view(np.int32).tolist()))
 
     def close(self) -> None:
         """Forget all tokens."""
@@ -190,7 +197,7 @@ class ScriptedBackend:
 
     @staticmethod
     def _feed(slot: _Slot, tokens: Sequence[int]) -> None:
-        slot.tokens.extend(tokens)
+        slot.talk.follow(tokens)
         if slot.turn is not None:
             if ASSISTANT in tokens:
                 slot.turn = None
@@ -201,8 +208,8 @@ class ScriptedBackend:
         """What is to be said in a slot's last turn, and how far it has come."""
         held = self._slots[slot]
         if held.turn is None:
-            begin = open_turn(held.tokens)
-            answer = self._script.answer(conversation(held.tokens[:begin]))
+            begin = held.talk.open_turn()
+            answer = self._script.answer(held.talk.conversation())
             held.turn = Turn(answer, answer_tokens(answer) if begin else [END])
             held.turn.follow(held.tokens[begin:])
         return held.turn

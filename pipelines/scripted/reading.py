@@ -1,8 +1,9 @@
 """Tokens to the conversation that they hold, and an answer to the tokens that say it. Pure."""
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenuto.pipelines.scripted.script import Answer, Conversation
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES, ROLES, SPECIALS
@@ -48,35 +49,75 @@ class Turn:
         return at
 
 
-def open_turn(tokens: Sequence[int]) -> int:
-    """Where the answer that is being given begins; 0 where no assistant's turn was opened."""
-    for place in range(len(tokens) - 1, -1, -1):
-        if tokens[place] == ASSISTANT:
-            return place + 1
-    return 0
+@dataclass(slots=True)
+class Talk:
+    """The tokens of a slot, and where the roles stand in them, so that a turn costs what is new in it."""
 
+    tokens: list[int] = field(default_factory=list)
+    _roles: list[int] = field(default_factory=list)
+    _systems: list[int] = field(default_factory=list)
+    _assistants: list[int] = field(default_factory=list)
 
-def conversation(tokens: list[int]) -> Conversation:
-    """Read the conversation that stands before an answer; `tokens` end with the role that opens it.
+    @classmethod
+    def of(cls, tokens: Sequence[int]) -> "Talk":
+        """What these tokens hold."""
+        talk = cls()
+        talk.follow(tokens)
+        return talk
 
-    Only its last turns are looked at one token after the other.
-    """
-    results: list[str] = []
-    user, ongoing = "", True
-    for role, text in _turns_backwards(tokens, len(tokens)):
-        if role == _USER:
-            user = text
-            break
-        if role == _TOOL and ongoing:
-            results.append(text)
-        ongoing = ongoing and (role == _TOOL or (role == ASSISTANT and not text))
-    system = ""
-    if _SYSTEM in tokens:
-        end = len(tokens) - tokens[::-1].index(_SYSTEM)
-        following = (place for place in range(end, len(tokens)) if tokens[place] in ROLES)
-        system = next(_turns_backwards(tokens, next(following, len(tokens))))[1]
-    tool = "\n".join(reversed(results)) if results else None
-    return Conversation(system=system, user=user, tool=tool, turn=tokens.count(ASSISTANT))
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Go on by tokens."""
+        for place, token in enumerate(tokens, len(self.tokens)):
+            if token in ROLES:
+                self._roles.append(place)
+                if token == _SYSTEM:
+                    self._systems.append(place)
+                elif token == ASSISTANT:
+                    self._assistants.append(place)
+        self.tokens.extend(tokens)
+
+    def cut(self, length: int) -> "Talk":
+        """The first `length` tokens, as a talk of its own."""
+        places = (self._roles, self._systems, self._assistants)
+        return Talk(self.tokens[:length], *(found[: bisect_left(found, length)] for found in places))
+
+    def open_turn(self) -> int:
+        """Where the answer that is being given begins; 0 where no assistant's turn was opened."""
+        return self._assistants[-1] + 1 if self._assistants else 0
+
+    def conversation(self) -> Conversation:
+        """What stands before the answer that is being given. Only its last turns are looked at."""
+        end = self.open_turn()
+        results: list[str] = []
+        user, ongoing = "", True
+        for role, text in self._turns_backwards(end):
+            if role == _USER:
+                user = text
+                break
+            if role == _TOOL and ongoing:
+                results.append(text)
+            ongoing = ongoing and (role == _TOOL or (role == ASSISTANT and not text))
+        systems = bisect_left(self._systems, end)
+        tool = "\n".join(reversed(results)) if results else None
+        return Conversation(
+            system=self._text(self._systems[systems - 1], end) if systems else "",
+            user=user,
+            tool=tool,
+            turn=len(self._assistants) if end else 0,
+        )
+
+    def _turns_backwards(self, end: int) -> Iterator[tuple[int, str]]:
+        """Each role token before `end` and the text of its turn, the last first."""
+        for number in range(bisect_left(self._roles, end) - 1, -1, -1):
+            place = self._roles[number]
+            yield self.tokens[place], self._text(place, end)
+
+    def _text(self, role: int, end: int) -> str:
+        """The text of the turn of the role at a place, which ends where the next begins, or at `end`."""
+        following = bisect_right(self._roles, role)
+        if following < len(self._roles):
+            end = min(end, self._roles[following])
+        return b"".join(PIECES[token] for token in self.tokens[role + 1 : end] if token != END).decode(errors="replace")
 
 
 def answer_tokens(answer: Answer) -> list[int]:
@@ -90,15 +131,6 @@ def answer_tokens(answer: Answer) -> list[int]:
         body = f'\n{{"name": {name}, "arguments": {call.arguments}}}\n'
         tokens += [SPECIALS["<tool_call>"], *_bytes(body), SPECIALS["</tool_call>"]]
     return [*tokens, END]
-
-
-def _turns_backwards(tokens: Sequence[int], end: int) -> Iterator[tuple[int, str]]:
-    """Each role token and the text up to the end of its turn, the last first."""
-    for place in range(end - 1, -1, -1):
-        if tokens[place] in ROLES:
-            text = b"".join(PIECES[token] for token in tokens[place + 1 : end] if token != END)
-            yield tokens[place], text.decode(errors="replace")
-            end = place
 
 
 def _bytes(text: str) -> bytes:
