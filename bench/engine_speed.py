@@ -19,11 +19,12 @@ from random_model import random_model
 
 from tenuto.pipelines.base import Pipeline, Sampling
 from tenuto.pipelines.loader import LoadSettings, load
-from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Round, Sampled
+from tenuto.runtime.loop.engine_client import EngineClient
 
 
-async def ours(engine: Engine, count: int) -> float:
+async def ours(engine: EngineClient, count: int) -> float:
     """Tokens a second of so many sequences that decode together."""
     limits = Round(TOKENS + 1, Sampling(), frozenset())
     times: list[list[float]] = [[] for _ in range(count)]
@@ -44,7 +45,7 @@ async def ours(engine: Engine, count: int) -> float:
 
 
 async def compare(pipeline: Pipeline, model: Path, counts: list[int], threads: int, repeat: int) -> None:
-    engine = Engine("bench", pipeline, EngineSettings())
+    engine = EngineClient("bench", pipeline.backend.info.slots, Engine(pipeline))
     peer: dict[int, list[float]] = {count: [] for count in counts}
     own: dict[int, list[float]] = {count: [] for count in counts}
     for _ in range(repeat):

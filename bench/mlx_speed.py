@@ -38,8 +38,9 @@ import tenuto.pipelines
 from tenuto.pipelines.base import Sampling
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.pipelines.mlx import Model
-from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Round, Sampled
+from tenuto.runtime.loop.engine_client import EngineClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from server import OwnServer  # the examples' own server process
@@ -80,7 +81,7 @@ def prompt(number: int) -> list[int]:
 # Decoding, in one process.
 
 
-async def by_engine(engine: Engine, count: int) -> float:
+async def by_engine(engine: EngineClient, count: int) -> float:
     """Tokens a second of the steps in which all sequences decode."""
     times: list[list[float]] = [[] for _ in range(count)]
 
@@ -116,7 +117,7 @@ def rate(times: list[list[float]]) -> float:
 
 async def decode(folder: Path, counts: list[int], repeat: int) -> None:
     pipeline = load(str(folder), LoadSettings(slots=max(counts), cells=256, batch_tokens=512))
-    engine = Engine("bench", pipeline, EngineSettings())
+    engine = EngineClient("bench", pipeline.backend.info.slots, Engine(pipeline))
     network = Model(folder).network
     table = Table("engine", "generator")
     for _ in range(repeat):

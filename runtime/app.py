@@ -20,8 +20,9 @@ from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
 from tenuto.runtime.config import Settings, is_loopback
-from tenuto.runtime.engine.engine import REMEMBERED_TOKENS, Engine, EngineSettings
+from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.http.auth import Keys, holder, principal_of
+from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
@@ -177,19 +178,13 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
     loaded = []
     for name in settings.model:
         pipeline = await anyio.to_thread.run_sync(load, name, fitting)
-        engine = Engine(
-            pipeline.codec.info.model,
-            pipeline,
-            EngineSettings(
-                queue=settings.queue_limit,
-                host_cache_bytes=settings.host_cache_bytes,
-                remembered_tokens=max(REMEMBERED_TOKENS, 2 * pipeline.backend.info.slots * pipeline.backend.info.cells),
-            ),
-        )
+        backend, id = pipeline.backend.info, pipeline.codec.info.model
+        limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
+        thread = Engine(pipeline, EngineSettings(host_cache_bytes=settings.host_cache_bytes))
+        engine = EngineClient(id, backend.slots, thread, limits)
         stack.push_async_callback(engine.stop)
         temperature = pipeline.temperature if settings.temperature is None else settings.temperature
-        id = pipeline.codec.info.model
-        loaded.append(Model(id, pipeline.codec, engine, pipeline.backend.info, time(), temperature))
+        loaded.append(Model(id, pipeline.codec, engine, backend, time(), temperature))
     return Models(loaded)
 
 

@@ -14,6 +14,10 @@ Start = Callable[..., Server]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-engine", action="store_true", help="run all of the loop's tests on every kind of engine")
+
+
 @pytest.fixture(scope="session", params=FORMS)
 def embedded_model(request: pytest.FixtureRequest) -> str:
     """What `--model` takes for the embedded model: the test runs once on each pipeline, and does not know on which."""

@@ -8,8 +8,8 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.engine.engine import EngineState
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import State
+from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics, ModelGauges, ServerGauges
 
@@ -28,7 +28,7 @@ class HealthApi:
         A store that cannot write is told, but is no reason to be started again: it goes on by itself.
         """
         del request
-        stuck = [model for model, state in self.runner.engines().items() if is_stuck(state, self.stall_s)]
+        stuck = [model for model, engine in self.runner.engines().items() if is_stuck(engine, self.stall_s)]
         return self._status("stalled", stuck) if stuck else self._status("ok")
 
     async def ready(self, request: Request) -> Response:
@@ -36,7 +36,7 @@ class HealthApi:
         del request
         if self.runner.is_draining:
             return self._status("draining", [])
-        dead = [model for model, state in self.runner.engines().items() if not state.alive]
+        dead = [model for model, engine in self.runner.engines().items() if not engine.is_alive]
         ready = not dead and self.runner.store_trouble is None
         return self._status("ready") if ready else self._status("not_ready", dead)
 
@@ -55,9 +55,9 @@ class HealthApi:
         return Response(to_json(body), 200 if models is None else 503, media_type="application/json")
 
 
-def is_stuck(state: EngineState, stall_s: float) -> bool:
-    """Whether an engine does nothing though it should. Its thread being alive is not enough."""
-    return not state.alive or state.seconds_since_step > stall_s
+def is_stuck(engine: EngineClient, stall_s: float) -> bool:
+    """Whether an engine does nothing though it should. Being alive is not enough."""
+    return not engine.is_alive or engine.silent_s > stall_s
 
 
 def gauges(runner: Runner) -> list[ModelGauges]:
@@ -65,13 +65,13 @@ def gauges(runner: Runner) -> list[ModelGauges]:
     return [
         ModelGauges(
             model,
-            {name.value: count for name, count in state.sequences.items()},
-            {name.value: count for name, count in state.cache_bytes.items()},
-            state.sequences.get(State.WAITING, 0),
-            state.steps,
-            {"computed": state.computed, "sampled": state.sampled},
+            {name.value: count for name, count in status.sequences.items()},
+            {name.value: count for name, count in status.cache_bytes.items()},
+            status.sequences.get(State.WAITING, 0),
+            status.steps,
+            {"computed": status.computed, "sampled": status.sampled},
         )
-        for model, state in runner.engines().items()
+        for model, status in ((model, engine.status) for model, engine in runner.engines().items())
     ]
 
 

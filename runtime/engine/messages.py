@@ -1,7 +1,7 @@
-"""What goes into an engine and what comes out: plain facts, no live objects, so that an engine may live anywhere."""
+"""What goes into an engine and what comes out: values, no live objects."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
@@ -9,6 +9,21 @@ from tenuto.sessions.tokens import Prefix
 
 WINDOW = 512
 """So many tokens of a round may be sampled that its reader has not read."""
+
+
+class State(StrEnum):
+    """Where a sequence stands."""
+
+    WAITING = "waiting"
+    PREFILLING = "prefilling"
+    DECODING = "decoding"
+    PAUSED = "paused"
+    FAILED = "failed"
+    RELEASED = "released"
+
+
+LASTING = (State.WAITING, State.PREFILLING, State.DECODING, State.PAUSED)
+"""The states that a sequence stays in after a step."""
 
 
 class StopCause(StrEnum):
@@ -169,3 +184,27 @@ RoundEvent = Sampled | Stopped | Failed
 """What becomes of a round."""
 
 Event = RoundEvent | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """An engine at a glance, as of its last report."""
+
+    commands: int = 0
+    """How many it has taken."""
+    busy: bool = False
+    """Whether it has work to do."""
+    steps: int = 0
+    computed: int = 0
+    sampled: int = 0
+    sequences: Mapping[State, int] = field(default_factory=lambda: dict.fromkeys(LASTING, 0))
+    """How many are in each state that lasts."""
+    cache_bytes: Mapping[Residency, int] = field(default_factory=lambda: {Residency.DEVICE: 0, Residency.HOST: 0})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an engine has to say after a step, or after commands that changed something."""
+
+    events: Sequence[Event]
+    status: EngineStatus

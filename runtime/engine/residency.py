@@ -71,7 +71,7 @@ class CacheResidency:
         return Residency.HOST if sequence.id in self._host else Residency.NONE
 
     def cache_bytes(self) -> dict[Residency, int]:
-        """Bytes of cache in use, by place. Any thread."""
+        """Bytes of cache in use, by place."""
         tokens = sum(sequence.cached for sequence in self.holders())
         return {Residency.DEVICE: tokens * self._backend.info.bytes_per_token, Residency.HOST: self._copies.used}
 

@@ -7,20 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenuto.pipelines.base import Constraint, Sampler
-from tenuto.runtime.engine.messages import WINDOW, Residency, Round
+from tenuto.runtime.engine.messages import WINDOW, Residency, Round, State
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
-
-
-class State(StrEnum):
-    """Where a sequence stands."""
-
-    WAITING = "waiting"
-    PREFILLING = "prefilling"
-    DECODING = "decoding"
-    PAUSED = "paused"
-    FAILED = "failed"
-    RELEASED = "released"
 
 
 class Happening(StrEnum):

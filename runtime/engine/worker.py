@@ -9,7 +9,6 @@ import queue
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from tenuto.errors import ContextTooLong, InvalidRequest
 from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed, TokenLogprob
@@ -17,13 +16,16 @@ from tenuto.pipelines.base import Sampled as Samples
 from tenuto.runtime.engine.messages import (
     Cancel,
     Command,
+    EngineStatus,
     Event,
     Failed,
     Read,
     Release,
+    Report,
     Residency,
     RoundUsage,
     Sampled,
+    State,
     Stop,
     StopCause,
     Stopped,
@@ -32,7 +34,7 @@ from tenuto.runtime.engine.messages import (
 )
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
-from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence, State
+from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
 from tenuto.threads import Next
@@ -43,30 +45,20 @@ _DIGITS = 6
 """Figures are told to the microsecond."""
 
 
-@dataclass(slots=True)
-class Counters:
-    """What the worker has done so far. Written by its thread, read by any."""
-
-    steps: int = 0
-    last_step: float = 0.0
-    computed: int = 0
-    sampled: int = 0
-    busy: bool = False
-
-
 class Worker:
-    """The body of an engine's thread. Only `commands` may be touched from outside, and the reading properties."""
+    """The body of an engine's thread. Only `commands` may be touched from outside."""
 
     def __init__(
-        self, pipeline: Pipeline, host_cache_bytes: int, prefill_chunk: int, send: Callable[[list[Event]], None]
+        self, pipeline: Pipeline, host_cache_bytes: int, prefill_chunk: int, report: Callable[[Report], None]
     ) -> None:
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self.counters = Counters(last_step=time.monotonic())
-        self.residency = CacheResidency(pipeline.backend, host_cache_bytes)
+        self._taken = self._steps = self._computed = self._sampled = 0
+        self._residency = CacheResidency(pipeline.backend, host_cache_bytes)
         self._codec: Codec = pipeline.codec
         self._backend = pipeline.backend
         self._budget = Budget(pipeline.backend.info.batch_tokens, prefill_chunk)
-        self._send = send
+        self._report_to = report
+        self._status = EngineStatus()
         self._sequences: dict[str, Sequence] = {}
         self._waiting: deque[Sequence] = deque()  # in order of arrival
         self._prefilling: dict[str, Sequence] = {}
@@ -74,8 +66,7 @@ class Worker:
         self._held: dict[str, Sequence] = {}  # until their readers have caught up
         self._events: list[Event] = []
 
-    def states(self) -> dict[State, int]:
-        """How many sequences are in each state that lasts. Any thread."""
+    def _states(self) -> dict[State, int]:
         waiting = len(self._waiting) + len(self._held)
         prefilling, decoding = len(self._prefilling), len(self._decoding)
         paused = len(self._sequences) - waiting - prefilling - decoding
@@ -83,7 +74,7 @@ class Worker:
             State.WAITING: waiting,
             State.PREFILLING: prefilling,
             State.DECODING: decoding,
-            State.PAUSED: max(paused, 0),
+            State.PAUSED: paused,
         }
 
     def work(self, wait: bool) -> Next:
@@ -94,10 +85,10 @@ class Worker:
         try:
             if self._take_commands(wait):
                 self._admit()
-                self._flush()  # what the commands brought about does not wait for the step
+                self._report()  # what the commands brought about does not wait for the step
                 if self._prefilling or self._decoding:
                     self._step()
-                self._flush()
+                    self._report()
                 return Next.IDLE if self._is_idle and self.commands.empty() else Next.MORE
             for sequence in list(self._sequences.values()):
                 self._cancel(sequence)
@@ -107,7 +98,7 @@ class Worker:
             for sequence in self._sequences.values():
                 if sequence.open is not None:
                     sequence.open.sampler.close()
-        self._flush()
+        self._report()
         self._backend.close()
         return Next.ENDED
 
@@ -120,14 +111,11 @@ class Worker:
     def _take_commands(self, wait: bool) -> bool:
         """Read what has come; `wait` only when there is nothing to do. False on Stop."""
         idle = self._is_idle
-        self.counters.busy = not idle
         while True:
             if self.commands.empty() and not (idle and wait):
                 return True
             command = self.commands.get()
-            if idle:
-                self.counters.last_step = time.monotonic()
-                self.counters.busy = True
+            self._taken += 1
             idle = False
             match command:
                 case Submit():
@@ -188,7 +176,7 @@ class Worker:
         sequence.tokens.cut(known)
         sequence.tokens.extend(new)
         sequence.had = max(same, min(command.had, tokens))
-        self.residency.keep(sequence, same)
+        self._residency.keep(sequence, same)
         return same < had
 
     def _checked(self, command: Submit) -> Tokens:
@@ -221,13 +209,13 @@ class Worker:
     def _admit(self) -> None:
         if not self._waiting:
             return
-        idle = (holder for holder in self.residency.holders() if self._is_at_rest(holder))
+        idle = (holder for holder in self._residency.holders() if self._is_at_rest(holder))
         paused = [holder.id for holder in idle]
         candidates = [
-            Candidate(s.id, s.slot is not None, self.residency.where(s) is Residency.HOST) for s in self._waiting
+            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST) for s in self._waiting
         ]
         copied = False
-        for admission in admit(candidates, self.residency.free_slots, paused):
+        for admission in admit(candidates, self._residency.free_slots, paused):
             sequence = self._sequences[admission.id]
             if copied and sequence.slot is None:
                 continue  # it could need a copy too; a step has time for one, since the others stand still for it
@@ -240,9 +228,9 @@ class Worker:
     def _place(self, sequence: Sequence, victim: Sequence | None) -> bool:
         """Give a sequence its place and begin to feed it. True where a cache was copied."""
         assert sequence.open is not None
-        residency = self.residency.where(sequence)
+        residency = self._residency.where(sequence)
         try:
-            placed = self.residency.place(sequence, victim)
+            placed = self._residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
             log.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
@@ -250,7 +238,7 @@ class Worker:
         self._waiting.remove(sequence)
         sequence.on(Happening.ADMIT)
         sequence.open.computed += placed.lent
-        self.counters.computed += placed.lent
+        self._computed += placed.lent
         if sequence.open.admitted is None:  # else it was held, and goes on
             sequence.open.residency = residency
             sequence.open.held = sequence.cached - placed.lent
@@ -262,7 +250,7 @@ class Worker:
 
     def _step(self) -> None:
         waiting_prefill = [Prefill(s.id, s.pending) for s in self._prefilling.values()]
-        shares = plan(list(self._decoding), waiting_prefill, self._budget, self.counters.steps)
+        shares = plan(list(self._decoding), waiting_prefill, self._budget, self._steps)
         if len(shares) < len(self._decoding) + len(self._prefilling):
             self._send_back(shares)
         fed: list[tuple[Sequence, int]] = []
@@ -283,8 +271,7 @@ class Worker:
                 self._fail(sequence, error)
             return
         finally:
-            self.counters.steps += 1
-            self.counters.last_step = time.monotonic()
+            self._steps += 1
         self._advance(fed, samples)
 
     def _send_back(self, shares: Iterable[Share]) -> None:
@@ -309,13 +296,13 @@ class Worker:
         return Row(sequence.slot, start, sequence.tokens[start:], sequence.open.sampler, mask)
 
     def _advance(self, fed: list[tuple[Sequence, int]], samples: Samples) -> None:
-        now = self.counters.last_step
+        now = time.monotonic()
         for (sequence, tokens), sample in zip(fed, samples, strict=True):
             sequence.cached += tokens
             assert sequence.open is not None
             if sequence.state is State.PREFILLING:
                 sequence.open.computed += tokens
-                self.counters.computed += tokens
+                self._computed += tokens
             if sample is None:
                 continue
             if isinstance(sample, RowFailed):
@@ -338,7 +325,7 @@ class Worker:
         sequence.tokens.append(token)
         opened.sampled += 1
         opened.window -= 1
-        self.counters.sampled += 1
+        self._sampled += 1
         self._events.append(Sampled(sequence.id, (token,), logprobs))
         try:
             if opened.constraint is not None:
@@ -381,7 +368,7 @@ class Worker:
         self._prefilling.pop(sequence.id, None)
         self._decoding.pop(sequence.id, None)
         self._held.pop(sequence.id, None)
-        self.residency.touch(sequence)
+        self._residency.touch(sequence)
         sequence.had = max(sequence.had, sequence.cached)
         if opened is not None:
             opened.sampler.close()
@@ -391,14 +378,24 @@ class Worker:
         sequence.on(Happening.RELEASE)
         del self._sequences[sequence.id]
         try:
-            self.residency.drop(sequence)
+            self._residency.drop(sequence)
         except Exception:  # it is emptied again when it is used again
             log.exception("the slot of sequence %s cannot be released", sequence.id)
 
-    def _flush(self) -> None:
-        if self._events:
-            self._send(self._events)
-            self._events = []
+    def _report(self) -> None:
+        """Tell what has happened since the last report, if anything has."""
+        status = EngineStatus(
+            self._taken,
+            not self._is_idle,
+            self._steps,
+            self._computed,
+            self._sampled,
+            self._states(),
+            self._residency.cache_bytes(),
+        )
+        if self._events or status != self._status:
+            events, self._events, self._status = self._events, [], status
+            self._report_to(Report(events, status))
 
 
 def _usage(opened: OpenRound | None) -> RoundUsage:

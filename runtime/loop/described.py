@@ -50,7 +50,7 @@ def session_page(found: list[SessionSummary], limit: int) -> dict[str, Any]:
 
 def model_facts(model: Model) -> dict[str, Any]:
     """A model that is served: what it is, what it has room for, and how much of that is in use."""
-    backend, state = model.backend, model.engine.state()
+    backend, status = model.backend, model.engine.status
     return {
         "id": model.id,
         "object": "model",
@@ -64,6 +64,6 @@ def model_facts(model: Model) -> dict[str, Any]:
         "slots": backend.slots,
         "cache": {
             "capacity_bytes": backend.slots * backend.cells * backend.bytes_per_token,
-            "used_bytes": {place.value: count for place, count in state.cache_bytes.items()},
+            "used_bytes": {place.value: count for place, count in status.cache_bytes.items()},
         },
     }

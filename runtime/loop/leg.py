@@ -18,12 +18,13 @@ from tenuto.errors import CommitUnsettled, GenerationFailed, ShuttingDown, Tenut
 from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
-from tenuto.runtime.engine.stream import RoundStream
 from tenuto.runtime.loop.answer import announced
 from tenuto.runtime.loop.calls import CallRunner
+from tenuto.runtime.loop.engine_client import Place
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.room import fit_all
@@ -74,8 +75,8 @@ class House:
 class Leg:
     """Drives a run for one leg. Event-loop thread only; nobody else changes the session while a leg is under way.
 
-    `calls` are those of the session's last round that have not all been answered. `reserved`: a place in the engine's
-    queue is kept for the first round.
+    `calls` are those of the session's last round that have not all been answered. `place` is the first round's in the
+    engine's queue, where it has been reserved.
     """
 
     house: House
@@ -87,7 +88,7 @@ class Leg:
     """What follows the calls' results."""
     rendered: Prompt | None = None
     """What the first round reads, where it has been rendered already."""
-    reserved: bool = False
+    place: Place | None = None
     _draft: Draft = field(init=False)
     """What the session will be with the next commit."""
     _deadline: float = 0.0
@@ -95,7 +96,7 @@ class Leg:
     """Why the next round is the last, once that is so."""
     _seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
     _prompt: Prompt | None = None
-    _stream: RoundStream | None = None
+    _opened: OpenRound | None = None
     _reader: RoundReader | None = None
 
     def __post_init__(self) -> None:
@@ -128,6 +129,10 @@ class Leg:
         finally:
             self._give_back_place()
 
+    def _give_back_place(self) -> None:
+        if self.place is not None:
+            self.place.give_back()
+
     # A round.
 
     async def _round(self) -> bool:
@@ -144,8 +149,8 @@ class Leg:
         extend(self._draft, self._prompt)
         self._begin_round(tokens)
         assert self._reader is not None
-        assert self._stream is not None
-        outcome = await self._reader.read(self._stream)
+        assert self._opened is not None
+        outcome = await self._reader.read(self._opened)
         self._keep_round(outcome)
         return await self._after_round(outcome)
 
@@ -163,13 +168,13 @@ class Leg:
         self._reader = RoundReader(self.run, number, codec.parser(calls=calls), text, clients)
         reading = Reading.CALLS if calls else Reading.TURN
         round = Round(tokens, options.sampling, codec.info.stop_tokens, options.stop, grammar, reading)
-        self._give_back_place()
-        self._stream = engine.submit(
+        self._opened = engine.submit(
             self._sequence,
             self._prompt.fresh,
             round,
             self._prompt.had if self.run.rounds else self.run.had,
             principal=self.session.principal,
+            place=self.place,
             named=self._named(),
             known=self._prompt.known,
             whole=partial(self._prompt.whole, self.session.ledgers),
@@ -205,7 +210,7 @@ class Leg:
         self._draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
         self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
-        self._stream = self._reader = None
+        self._opened = self._reader = None
         self._meter(usage)
         self.run.emit(RoundEnded(len(self.run.rounds), usage))
 
@@ -405,13 +410,13 @@ class Leg:
 
     async def _stop_round(self) -> None:
         """Stop the round that is under way, if there is one; what it has said is kept where it can be read."""
-        stream, reader = self._stream, self._reader
-        if stream is None or reader is None or stream.is_over:
+        opened, reader = self._opened, self._reader
+        if opened is None or reader is None or opened.is_over:
             return
-        self.model.engine.cancel(self._sequence)
+        opened.cancel()
         try:
             with anyio.fail_after(CANCEL_WAIT_S):
-                outcome = await reader.read(stream)
+                outcome = await reader.read(opened)
         except TimeoutError:
             log.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
         except GenerationFailed as failure:
@@ -461,8 +466,3 @@ class Leg:
             return
         await self.house.directory.keep(self._draft, *changes)
         self._draft = Draft(self.session)
-
-    def _give_back_place(self) -> None:
-        if self.reserved:
-            self.reserved = False
-            self.model.engine.unreserve(self.session.principal)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.pipelines.base import BackendInfo, Codec, ToolChoice
-from tenuto.runtime.engine.engine import Engine
+from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.sessions.items import ToolSpec
 
 
@@ -15,7 +15,7 @@ class Model:
 
     id: str
     codec: Codec
-    engine: Engine
+    engine: EngineClient
     backend: BackendInfo
     created: float
     temperature: float

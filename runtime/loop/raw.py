@@ -61,9 +61,9 @@ class RawRun:
         self._over = False
         tokens = min(request.max_tokens, model.context - len(request.prompt))
         round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
-        model.engine.reserve(request.principal.id)
-        model.engine.unreserve(request.principal.id)  # whatever is reserved is given back right before its round
-        self._stream = model.engine.submit(self._sequence, request.prompt, round, principal=request.principal.id)
+        principal = request.principal.id
+        place = model.engine.reserve(principal)
+        self._round = model.engine.submit(self._sequence, request.prompt, round, principal=principal, place=place)
 
     def __aiter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class RawRun:
             GenerationFailed: the engine failed this sequence.
         """
         while not self._over:
-            event = await anext(self._stream)
+            event = await anext(self._round)
             match event:
                 case Sampled():
                     piece = self._read(event)

@@ -18,8 +18,8 @@ from tenuto.pipelines.base import (
     TurnParser,
 )
 from tenuto.runtime.engine.messages import Failed, RoundUsage, Sampled, StopCause, Stopped
-from tenuto.runtime.engine.stream import RoundStream
 from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, TextAdded
+from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.text import Shown, TextStream
 from tenuto.sessions.items import AssistantItem, ToolCall
@@ -57,13 +57,13 @@ class RoundReader:
     _reasoning: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
 
-    async def read(self, stream: RoundStream) -> Outcome:
-        """Follow the stream to its end.
+    async def read(self, opened: OpenRound) -> Outcome:
+        """Follow the round to its end.
 
         Raises:
             GenerationFailed: the engine failed this sequence.
         """
-        async for event in stream:
+        async for event in opened:
             match event:
                 case Sampled():
                     self.push(event.tokens, event.logprobs)
@@ -71,7 +71,7 @@ class RoundReader:
                     return Outcome(self.finish(event.cause), tuple(self.sampled), event.cause, event.usage)
                 case Failed():
                     raise GenerationFailed(f"the model's step failed: {event.error}")
-        raise AssertionError("a round's stream ends with Stopped or Failed")
+        raise AssertionError("a round ends with Stopped or Failed")
 
     def push(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None] = ()) -> None:
         """Read sampled tokens, with their logprobs where there are any."""

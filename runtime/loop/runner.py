@@ -13,8 +13,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tenuto.errors import NotFound, ShuttingDown, ToolFailed
-from tenuto.runtime.engine.engine import EngineState
 from tenuto.runtime.loop.decisions import Decision, decide
+from tenuto.runtime.loop.engine_client import EngineClient, Place
 from tenuto.runtime.loop.events import RunDone
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
@@ -226,7 +226,7 @@ class Runner:
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Follower:
         if found.session.stored:
             self._store.expect_to_write()
-        model.engine.reserve(turn.principal.id)
+        place = model.engine.reserve(turn.principal.id)
         leg: Leg | None = None
         try:
             with self._admission(turn.principal.id):
@@ -234,10 +234,10 @@ class Runner:
                 if not found.session.stored:
                     self._keys.remember(turn, admitted.run.id)
                 grace_s = GRACE_S if turn.idempotency_key else 0.0
-                leg = self._begin_leg(admitted, found.session, model, reserved=True, of_request=True, grace_s=grace_s)
+                leg = self._begin_leg(admitted, found.session, model, place=place, of_request=True, grace_s=grace_s)
         finally:
             if leg is None:
-                model.engine.unreserve(turn.principal.id)
+                place.give_back()
         return Follower(leg.run)
 
     @contextmanager
@@ -264,22 +264,22 @@ class Runner:
         *,
         of_request: bool,
         grace_s: float = 0.0,
-        reserved: bool = False,
+        place: Place | None = None,
     ) -> Leg:
         assert self._group is not None
         run = admitted.run
-        leg = Leg(self._house, run, session, model, admitted.calls, admitted.then, admitted.prompt, reserved=reserved)
+        leg = Leg(self._house, run, session, model, admitted.calls, admitted.then, admitted.prompt, place)
         scope = anyio.CancelScope()
-        place = object()
-        self._places.settle(place, session.principal)
+        seat = object()
+        self._places.settle(seat, session.principal)
         run.begin_leg(scope, of_request=of_request, grace_s=grace_s)
         self._runs.add(run)
         if not run.rounds:
             self._house.metrics.run_started(model.id)
-        self._group.start_soon(self._drive, leg, scope, place)
+        self._group.start_soon(self._drive, leg, scope, seat)
         return leg
 
-    async def _drive(self, leg: Leg, scope: anyio.CancelScope, place: object) -> None:
+    async def _drive(self, leg: Leg, scope: anyio.CancelScope, seat: object) -> None:
         run, begun = leg.run, anyio.current_time()
         try:
             with scope:
@@ -291,7 +291,7 @@ class Runner:
                 log.error("the leg of run %s ended without a word", run.id)
                 run.unkept_end = RunDone(RunStatus.FAILED, "error", "an internal error", "internal")
                 run.emit(run.unkept_end)
-            self._places.remove(place)
+            self._places.remove(seat)
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)
             tell(self.watchers, run)
@@ -421,9 +421,9 @@ class Runner:
         """Why the store cannot write; None where it can."""
         return self._store.trouble
 
-    def engines(self) -> dict[str, EngineState]:
-        """How each model's engine is doing. Any thread."""
-        return {model.id: model.engine.state() for model in self.models.list()}
+    def engines(self) -> dict[str, EngineClient]:
+        """Each model's engine, to see how it does."""
+        return {model.id: model.engine for model in self.models.list()}
 
     # Housekeeping.
 

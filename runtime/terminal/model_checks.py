@@ -7,8 +7,9 @@ from tenuto.pipelines.base import Pipeline, Sampling
 from tenuto.pipelines.loader import LoadSettings, is_embedded, load, model_id
 from tenuto.runtime.app import available_cores
 from tenuto.runtime.config import Settings
-from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
+from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.terminal.client import Remote
 from tenuto.runtime.terminal.report import Section, bytes_text
@@ -52,7 +53,7 @@ async def loaded(name: str, fitting: LoadSettings) -> Section:
     except TenutoError as exc:
         section.wrong(str(exc), _remedy(name, str(exc)))
         return section
-    engine = Engine(pipeline.codec.info.model, pipeline, EngineSettings())
+    engine = EngineClient(pipeline.codec.info.model, pipeline.backend.info.slots, Engine(pipeline))
     try:
         _describe(section, pipeline, engine)
         if is_embedded(name):
@@ -69,7 +70,7 @@ async def speed() -> Section:
     return section
 
 
-def _describe(section: Section, pipeline: Pipeline, engine: Engine) -> None:
+def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> None:
     info, codec = pipeline.backend.info, pipeline.codec
     model = Model(codec.info.model, codec, engine, info, 0.0, pipeline.temperature)
     calls = "tools" in model.capabilities
@@ -103,7 +104,7 @@ def _served(can_batch: bool) -> str:
     return "computed together" if can_batch else "served one at a time: this model's caches cannot batch"
 
 
-async def _measure(section: Section, pipeline: Pipeline, engine: Engine) -> None:
+async def _measure(section: Section, pipeline: Pipeline, engine: EngineClient) -> None:
     tokens = (pipeline.codec.tokenize(_TEXT) * PROMPT_TOKENS)[:PROMPT_TOKENS]
     try:
         with anyio.fail_after(MEASURE_S):
@@ -120,9 +121,7 @@ async def _measure(section: Section, pipeline: Pipeline, engine: Engine) -> None
     section.facts["decode"] = f"{(usage.sampled - 1) / rest_s:.0f} tokens/s ({usage.sampled} tokens)"
 
 
-async def _round(engine: Engine, tokens: list[int]) -> RoundUsage:
-    engine.reserve(LOCAL.id)
-    engine.unreserve(LOCAL.id)
+async def _round(engine: EngineClient, tokens: list[int]) -> RoundUsage:
     # Nothing ends it but its length, so that the figure is one of steps.
     held_to = Round(DECODE_TOKENS, Sampling(), frozenset())
     async for event in engine.submit("doctor", tokens, held_to, principal=LOCAL.id):

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tenuto.runtime.engine.sequence import TRANSITIONS, State
+from tenuto.runtime.engine.messages import State
+from tenuto.runtime.engine.sequence import TRANSITIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "sequence-states.md"
 BEGIN, END = "```mermaid\n", "```\n"

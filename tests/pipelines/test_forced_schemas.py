@@ -18,6 +18,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import Round, Sampled, StopCause, Stopped
+from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.sessions.items import JsonObject, ToolSpec, UserItem
 
 ANSWERED, CALLED = 200, 100
@@ -109,8 +110,9 @@ def pipeline(embedded_model: str) -> Pipeline:
 
 
 @pytest.fixture
-async def engine(pipeline: Pipeline) -> AsyncIterator[Engine]:
-    engine = Engine("embedded", pipeline, EngineSettings(queue=ANSWERED, host_cache_bytes=0))
+async def engine(pipeline: Pipeline) -> AsyncIterator[EngineClient]:
+    thread = Engine(pipeline, EngineSettings(host_cache_bytes=0))
+    engine = EngineClient("embedded", SLOTS, thread, QueueLimits(ANSWERED))
     yield engine
     await engine.stop()
 
@@ -120,7 +122,9 @@ def prompt(codec: Codec, tools: list[ToolSpec]) -> list[int]:
     return [*(token for item in rendered.items for token in item), *rendered.opening]
 
 
-async def say(engine: Engine, codec: Codec, name: str, tools: list[ToolSpec], answer: JsonObject | None) -> list[int]:
+async def say(
+    engine: EngineClient, codec: Codec, name: str, tools: list[ToolSpec], answer: JsonObject | None
+) -> list[int]:
     """The tokens of one whole turn that is held to its grammar."""
     choice = ToolChoice.REQUIRED if tools else ToolChoice.NONE
     grammar = codec.grammar(tools, choice, parallel=False, answer=answer)
@@ -146,7 +150,7 @@ def check(schema: JsonObject, text: str) -> None:
     assert not errors, f"{text!r} is not valid by {json.dumps(schema)}: {errors}"
 
 
-async def test_every_forced_answer_is_valid_by_its_schema(engine: Engine, pipeline: Pipeline) -> None:
+async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, pipeline: Pipeline) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         parser = pipeline.codec.parser(calls=False)
         tokens = await say(engine, pipeline.codec, f"answer-{number}", [], schema)
@@ -159,7 +163,7 @@ async def test_every_forced_answer_is_valid_by_its_schema(engine: Engine, pipeli
                 group.start_soon(one, number, schema)
 
 
-async def test_every_forced_call_is_valid_by_its_tool(engine: Engine, pipeline: Pipeline) -> None:
+async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         tools = [ToolSpec("tell", "", schema)]
         assert isinstance(pipeline.codec, TemplateCodec)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.errors import StoreFailed
 from tenuto.pipelines.base import Pipeline
-from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.engine import Engine
+from tenuto.runtime.engine.messages import State
 from tenuto.runtime.http.disconnect import while_connected
+from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.leg import Expiries, House
@@ -85,7 +86,8 @@ class Server:
         await self.registry.refresh()
         backend = FedBackend(play.history.slots, play.seen, play.faults.fails, play.faults.touch)
         reads = codec()
-        self.engine = Engine("scripted", Pipeline(reads, backend), EngineSettings(), play.faults.drive_engine)
+        thread = Engine(Pipeline(reads, backend), drive=play.faults.drive_engine)
+        self.engine = EngineClient("scripted", backend.info.slots, thread)
         models = Models([Model("scripted", reads, self.engine, backend.info, play.clock(), temperature=0.0)])
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
@@ -156,7 +158,7 @@ class Server:
     def held(self) -> list[str]:
         """What is held although nothing is under way."""
         held = [f"{name} is {value}" for name, value in self._holds().items() if value]
-        states = self.engine.state().sequences
+        states = self.engine.status.sequences
         return held + [f"{n} sequences are {state}" for state, n in states.items() if n and state is not State.PAUSED]
 
     def _holds(self) -> dict[str, Any]:
@@ -165,8 +167,7 @@ class Server:
             "the number of ends that are not kept": self.unkept(),
             "the number of sessions with commands": self.runner._owners.busy,
             "the number of keys with requests": self.runner._repeats.busy,
-            "the engine's open rounds": list(self.engine._rounds),
-            "the engine's reserved places": self.engine._reserved,
+            "the number of places in the engine's queue": self.engine.places,
             "the number of held locks": sum(lock.locked() for lock in self.directory._locks.values()),
             "the number of reads": self.store._reading,
             "the number of tool calls": sum(

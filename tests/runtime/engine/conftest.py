@@ -22,6 +22,6 @@ async def make(tmp_path: Path) -> AsyncIterator[Make]:
     for rig in rigs:
         rig.backend.open()
         await rig.engine.stop(5.0)
-        assert not rig.engine.state().alive
+        assert not rig.engine.is_alive
         if not rig.backend.broken:
             assert_nothing_is_left(rig)

@@ -15,10 +15,10 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedBackend, ScriptedTokenizer, read_script
 from tenuto.pipelines.scripted.backend import ScriptedSampler
 from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.messages import Failed, Residency, Round, Stopped
+from tenuto.runtime.engine.messages import Failed, Residency, Round, State, Stopped
 from tenuto.runtime.engine.messages import Sampled as Told
-from tenuto.runtime.engine.sequence import State
-from tenuto.runtime.engine.stream import RoundStream
+from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
+from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.tokens import Tokens
 
@@ -118,7 +118,7 @@ class Watched(ScriptedBackend):
 class Reading:
     """A round that is read as it comes."""
 
-    stream: RoundStream
+    stream: OpenRound
     seen: list[int] = field(default_factory=list)
     """All that the sequence's model has seen, to which the round adds."""
     tokens: list[int] = field(default_factory=list)
@@ -158,10 +158,12 @@ class Reading:
 class Rig:
     """An engine, its backend and what a test needs to talk to it."""
 
-    engine: Engine
+    engine: EngineClient
     backend: Watched
     codec: TemplateCodec
     seen: dict[str, list[int]] = field(default_factory=dict)
+    rounds: dict[str, OpenRound] = field(default_factory=dict)
+    """The last of each sequence."""
 
     def begin(
         self, sequence: str, tokens: Sequence[int], principal: str = "alice", named: int = 0, **options: Any
@@ -205,14 +207,20 @@ class Rig:
 
     def count(self, state: State) -> int:
         """How many sequences are in a state."""
-        return self.engine.state().sequences[state]
+        return self.engine.status.sequences[state]
 
     async def idle(self) -> None:
         """Wait until all commands so far are done. They are done in order, so one that is refused tells."""
         await self.begin("nobody", []).failed()
 
-    def read(self, stream: RoundStream, seen: list[int] | None = None) -> Reading:
+    def cancel(self, sequence: str) -> None:
+        """Cancel a sequence's last round, if it has had one."""
+        if sequence in self.rounds:
+            self.rounds[sequence].cancel()
+
+    def read(self, stream: OpenRound, seen: list[int] | None = None) -> Reading:
         """Read a round as it comes."""
+        self.rounds[stream.command.sequence] = stream
         reading = Reading(stream, [] if seen is None else seen)
         reading.task = asyncio.create_task(reading.follow())
         return reading
@@ -232,12 +240,14 @@ def build(path: Path, rules: Sequence[dict[str, Any]], engine: dict[str, Any], s
     path.write_text(json.dumps({"rules": list(rules), **script}))
     backend = Watched(path)
     codec = TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
-    return Rig(Engine("scripted", Pipeline(codec, backend), EngineSettings(**engine)), backend, codec)
+    limits = QueueLimits(engine.pop("queue", 64), engine.pop("remembered_tokens", REMEMBERED_TOKENS))
+    thread = Engine(Pipeline(codec, backend), EngineSettings(**engine))
+    return Rig(EngineClient("scripted", backend.info.slots, thread, limits), backend, codec)
 
 
 def assert_nothing_is_left(rig: Rig) -> None:
     """No round is open, no sampler is, and no byte of cache is held."""
-    state = rig.engine.state()
+    state = rig.engine.status
     assert set(state.sequences.values()) == {0}
     assert state.cache_bytes == {Residency.DEVICE: 0, Residency.HOST: 0}
     assert not any(sampler.is_open for sampler in rig.backend.samplers)

@@ -38,7 +38,7 @@ class Client:
                 self.tokens[name] += new
                 self.rounds[name] = self.rig.resume(name, offset, new, **self._options())
             case "cancel":
-                self.rig.engine.cancel(name)
+                self.rig.cancel(name)
             case "release":
                 self.rig.engine.release(name)
             case "wait" if self.rounds:
@@ -84,4 +84,4 @@ async def test_after_any_operations_nothing_is_left(make: Make, seed: int) -> No
     assert client.ended > OPERATIONS / 10
     assert_nothing_is_left(rig)
     assert [rig.backend.held(slot) for slot in range(3)] == [[], [], []]
-    assert rig.engine.state().alive
+    assert rig.engine.is_alive

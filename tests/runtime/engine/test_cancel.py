@@ -3,8 +3,7 @@
 import pytest
 
 from tenuto.errors import ShuttingDown
-from tenuto.runtime.engine.messages import Residency, StopCause
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import Residency, State, StopCause
 from tests.runtime.engine.rig import Make, Rig, assert_nothing_is_left, round_of
 
 LONG = "a long text, " * 12
@@ -17,7 +16,7 @@ async def test_a_round_that_waits_is_cancelled_before_the_next_step(make: Make) 
     second = rig.begin("second", rig.prompt("two"))
     await rig.backend.let(2)
     assert rig.count(State.WAITING) == 1
-    rig.engine.cancel("second")
+    rig.cancel("second")
     await rig.backend.let(1)
     stopped = await second.stopped()  # though the first has not gone on
     assert (stopped.cause, stopped.usage.sampled, stopped.usage.computed) == (StopCause.CANCELLED, 0, 0)
@@ -34,12 +33,12 @@ async def test_a_prefill_is_cancelled_within_a_step_and_keeps_what_it_computed(m
     rig.backend.shut()
     round = rig.begin("s", prompt)
     await rig.backend.let(3)
-    assert (rig.engine.state().steps, rig.count(State.PREFILLING)) == (3, 1)
-    rig.engine.cancel("s")
+    assert (rig.engine.status.steps, rig.count(State.PREFILLING)) == (3, 1)
+    rig.cancel("s")
     await rig.backend.let_last()
     stopped = await round.stopped()
     assert (stopped.cause, stopped.usage.computed) == (StopCause.CANCELLED, 32)
-    assert rig.engine.state().steps == 4
+    assert rig.engine.status.steps == 4
     assert (rig.count(State.PREFILLING), rig.count(State.PAUSED)) == (0, 1)
     assert not any(sampler.is_open for sampler in rig.backend.samplers)
     rig.backend.open()
@@ -55,10 +54,10 @@ async def test_a_decoding_round_is_cancelled_within_a_step_and_goes_on_later(mak
     rig.backend.shut()
     round = rig.begin("s", prompt)
     await rig.backend.let(10)
-    rig.engine.cancel("s")
+    rig.cancel("s")
     await rig.backend.let_last()
     stopped = await round.stopped()
-    assert (stopped.cause, stopped.usage.sampled, rig.engine.state().steps) == (StopCause.CANCELLED, 11, 11)
+    assert (stopped.cause, stopped.usage.sampled, rig.engine.status.steps) == (StopCause.CANCELLED, 11, 11)
     rig.backend.open()
     again = rig.resume("s", len(prompt) + 11, [])
     usage = (await again.stopped()).usage
@@ -68,11 +67,11 @@ async def test_a_decoding_round_is_cancelled_within_a_step_and_goes_on_later(mak
 
 async def test_a_cancel_of_what_has_no_open_round_does_nothing(make: Make) -> None:
     rig = make()
-    rig.engine.cancel("nobody")
+    rig.cancel("nobody")
     prompt = rig.prompt("Hello!")
     round = rig.begin("s", prompt)
     await round.stopped()
-    rig.engine.cancel("s")
+    rig.cancel("s")
     await rig.idle()
     assert rig.engine.holds("s", len(prompt) + len(round.tokens))
     assert rig.count(State.PAUSED) == 1
@@ -83,7 +82,7 @@ async def test_a_cancel_that_comes_too_late_does_not_stop_the_next_round(make: M
     prompt = rig.prompt("Hello!")
     round = rig.begin("s", prompt)
     await round.stopped()
-    rig.engine.cancel("s")
+    rig.cancel("s")
     new = rig.result("done")
     again = rig.resume("s", len(prompt) + len(round.tokens), new)
     assert (await again.stopped()).cause is StopCause.END
@@ -117,11 +116,11 @@ async def test_a_released_sequence_leaves_host_memory_too(make: Make) -> None:
     rig = make(slots=1)
     await rig.begin("s", rig.prompt("one")).stopped()
     await rig.begin("t", rig.prompt("two")).stopped()
-    assert rig.engine.state().cache_bytes[Residency.HOST] > 0
+    assert rig.engine.status.cache_bytes[Residency.HOST] > 0
     rig.engine.release("s")
     rig.engine.release("nobody")
     await rig.idle()
-    state = rig.engine.state()
+    state = rig.engine.status
     assert (state.cache_bytes[Residency.HOST], state.sequences[State.PAUSED]) == (0, 1)
     assert state.cache_bytes[Residency.DEVICE] > 0
     rig.engine.release("t")
@@ -137,7 +136,7 @@ async def test_a_stop_under_load_ends_every_stream(make: Make) -> None:
     await rig.backend.let(40)
     rounds += [rig.begin(f"late{number}", rig.prompt(LONG)) for number in range(6)]
     await rig.backend.let(1)
-    state = rig.engine.state()
+    state = rig.engine.status
     assert min(state.sequences[each] for each in (State.WAITING, State.PREFILLING, State.DECODING, State.PAUSED)) > 0
     rig.backend.open()
     await stop_and_check(rig)
@@ -161,7 +160,7 @@ async def test_streams_end_although_a_step_hangs(make: Make) -> None:
     await rig.backend.stands()
     await rig.engine.stop(timeout_s=0.01)
     assert "stopped" in (await round.failed()).error
-    assert rig.engine.state().alive  # and says so
+    assert rig.engine.is_alive  # and says so
     with pytest.raises(ShuttingDown):
         rig.engine.reserve("alice")
 
@@ -170,13 +169,13 @@ async def test_a_stopped_engine_refuses_and_may_be_stopped_again(make: Make) -> 
     rig = make()
     await stop_and_check(rig)
     await stop_and_check(rig)
-    rig.engine.cancel("s")
+    rig.cancel("s")
     rig.engine.release("s")
 
 
 async def stop_and_check(rig: Rig) -> None:
     await rig.engine.stop()
-    assert not rig.engine.state().alive
+    assert not rig.engine.is_alive
     with pytest.raises(ShuttingDown):
         rig.engine.reserve("alice")
     with pytest.raises(ShuttingDown):

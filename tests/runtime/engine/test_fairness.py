@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import State
 from tests.runtime.engine.rig import Make
 
 LONG = "0123456789" * 30

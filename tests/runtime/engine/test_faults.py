@@ -4,8 +4,7 @@ import pytest
 
 from tenuto.errors import ShuttingDown
 from tenuto.pipelines.base import GrammarSource
-from tenuto.runtime.engine.messages import Residency
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import Residency, State
 from tests.runtime.engine.rig import Make, Reading, Rig, round_of
 
 RULES = [
@@ -20,7 +19,7 @@ async def assert_serves(rig: Rig) -> None:
     for number, round in enumerate(rounds):
         await round.stopped()
         assert round.tokens == rig.answer(f"Hello {number}!")
-    assert rig.engine.state().alive
+    assert rig.engine.is_alive
 
 
 async def test_a_step_that_fails_takes_only_its_own_with_it(make: Make) -> None:
@@ -54,7 +53,7 @@ async def test_a_failed_sequence_is_gone_and_is_computed_again(make: Make) -> No
     bad = rig.begin("s", rig.prompt("Let the step fail!"))
     await bad.failed()
     assert not rig.engine.holds("s", bad.end.usage.prompt + 3 if bad.end else 0)
-    assert sum(rig.engine.state().sequences.values()) == 0
+    assert sum(rig.engine.status.sequences.values()) == 0
     usage = (await rig.begin("s", rig.prompt("x")).stopped()).usage
     assert usage.computed == usage.prompt
 
@@ -181,4 +180,4 @@ async def test_an_engine_that_died_says_so_and_ends_all_rounds(make: Make) -> No
         rig.begin("new", prompt)
     assert not any(sampler.is_open for sampler in rig.backend.samplers)
     await rig.engine.stop()
-    assert not rig.engine.state().alive
+    assert not rig.engine.is_alive

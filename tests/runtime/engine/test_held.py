@@ -4,20 +4,20 @@ import asyncio
 
 import anyio
 
-from tenuto.runtime.engine.messages import WINDOW
-from tenuto.runtime.engine.sequence import State
-from tenuto.runtime.engine.stream import RoundStream
+from tenuto.runtime.engine.messages import WINDOW, State
+from tenuto.runtime.loop.open_round import OpenRound
 from tests.runtime.engine.rig import Make, Rig, round_of
 
 LONG = "word " * 600
 RULES = [{"user": "long", "text": LONG}]
 
 
-async def unread(rig: Rig) -> RoundStream:
+async def unread(rig: Rig) -> OpenRound:
     """A long round in a slot, that has got as far as it gets while nobody reads."""
     stream = rig.engine.submit("slow", rig.prompt("long"), round_of(max_tokens=10_000), principal="alice")
+    rig.rounds["slow"] = stream
     with anyio.fail_after(20):
-        while not rig.engine.state().sampled or rig.count(State.DECODING):  # noqa: ASYNC110  (a thread's doing)
+        while not rig.engine.status.sampled or rig.count(State.DECODING):  # noqa: ASYNC110  (a thread's doing)
             await asyncio.sleep(0.01)
     return stream
 
@@ -25,7 +25,7 @@ async def unread(rig: Rig) -> RoundStream:
 async def test_an_engine_waits_for_a_reader_that_does_not_read(make: Make) -> None:
     rig = make(RULES, slots=1)
     stream = await unread(rig)
-    assert rig.engine.state().sampled == WINDOW
+    assert rig.engine.status.sampled == WINDOW
     reading = rig.read(stream, [])
     await reading.stopped()
     assert reading.tokens == rig.answer(LONG)
@@ -45,7 +45,7 @@ async def test_a_round_that_is_held_leaves_its_slot_to_others_and_goes_on_where_
 async def test_a_round_that_is_held_can_be_cancelled(make: Make) -> None:
     rig = make(RULES, slots=1)
     stream = await unread(rig)
-    rig.engine.cancel("slow")
+    rig.cancel("slow")
     reading = rig.read(stream, [])
     end = await reading.stopped()
     assert len(reading.tokens) == end.usage.sampled

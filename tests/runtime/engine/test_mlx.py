@@ -16,6 +16,7 @@ from tenuto.pipelines.mlx.sampling import MlxSampler, Order
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import Residency, Round, Stopped
+from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.sessions.tokens import Tokens
 from tests.pipelines.mlx.tiny import CONFIGS, write_model
 from tests.runtime.engine.rig import Reading
@@ -65,7 +66,7 @@ class Fuse:
 class Rig:
     """An engine over a model of one kind."""
 
-    engine: Engine
+    engine: EngineClient
     fuse: Fuse
 
     seen: dict[str, list[int]] = field(default_factory=dict)
@@ -102,11 +103,11 @@ async def rig(request: pytest.FixtureRequest, model: Model) -> AsyncIterator[Rig
     layers[1] = fuse = Fuse(layers[1])
     backend = Breakable(model, MlxSettings(request.param, 768, 128))
     codec = TemplateCodec("tiny", ScriptedTokenizer(), TEMPLATE)
-    engine = Engine("tiny", Pipeline(codec, backend), EngineSettings(prefill_chunk=32))
+    engine = EngineClient("tiny", request.param, Engine(Pipeline(codec, backend), EngineSettings(prefill_chunk=32)))
     yield Rig(engine, fuse)
     await engine.stop(5.0)
     layers[1] = fuse.layer
-    assert not engine.state().alive
+    assert not engine.is_alive
 
 
 def prompt(number: int, length: int = 70) -> list[int]:

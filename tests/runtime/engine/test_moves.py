@@ -99,7 +99,7 @@ async def test_answers_are_right_however_little_room_there_is(make: Make, host: 
             if turn:
                 assert round.tokens == rig.answer(f"{name} in turn {turn}")
             tokens[name] = [*tokens[name], *round.tokens, *rig.result(f"{name} in turn {turn + 1}")]
-        assert rig.engine.state().cache_bytes[Residency.HOST] <= host
+        assert rig.engine.status.cache_bytes[Residency.HOST] <= host
 
 
 async def test_the_bytes_that_are_really_held_keep_within_the_budget(make: Make, tmp_path: Path) -> None:

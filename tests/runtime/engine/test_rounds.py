@@ -229,7 +229,7 @@ async def test_a_round_that_is_cancelled_before_it_is_asked_for_whole_never_begi
     await first.stopped()
     rig.seen["s"][0] ^= 1
     again = rig.resume("s", len(rig.seen["s"]), rig.result("done"))
-    rig.engine.cancel("s")
+    rig.cancel("s")
     stopped = await again.stopped()
     assert (stopped.cause, stopped.usage.sampled, again.tokens) == (StopCause.CANCELLED, 0, [])
     await rig.begin("s", rig.prompt("Hello!")).stopped()

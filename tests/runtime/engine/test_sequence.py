@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.runtime.engine.sequence import TRANSITIONS, Happening, IllegalTransition, Sequence, State
+from tenuto.runtime.engine.messages import State
+from tenuto.runtime.engine.sequence import TRANSITIONS, Happening, IllegalTransition, Sequence
 
 HAPPENINGS = st.sampled_from(Happening)
 

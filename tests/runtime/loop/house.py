@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,9 @@ import anyio
 from tenuto.pipelines.base import Pipeline, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
-from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.engine import Engine
+from tenuto.runtime.engine.port import EnginePort
+from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
@@ -103,6 +105,7 @@ class Setup:
     defaults: Defaults = field(default_factory=Defaults)
     queue: int = 64
     sharing: Sharing = "none"
+    engine: Callable[[Pipeline], EnginePort] = Engine
 
 
 class Process:
@@ -130,8 +133,9 @@ class Process:
         codecs = {"scripted": codec(), "other": other_codec()}
         models = []
         for name, backend in self.backends.items():
-            engine = Engine(name, Pipeline(codecs[name], backend), EngineSettings(queue=setup.queue))
-            models.append(Model(name, codecs[name], engine, backend.info, self.clock(), temperature=0.0))
+            engine = setup.engine(Pipeline(codecs[name], backend))
+            client = EngineClient(name, backend.info.slots, engine, QueueLimits(setup.queue))
+            models.append(Model(name, codecs[name], client, backend.info, self.clock(), temperature=0.0))
         self.models = Models(models)
         house = House(
             self.directory,

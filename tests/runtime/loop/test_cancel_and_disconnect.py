@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tenuto.errors import NotFound, ShuttingDown
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import State
 from tenuto.runtime.loop.events import RoundEnded, RunDone, TextAdded, ToolReturned
 from tenuto.runtime.loop.follower import Follower
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
@@ -23,6 +23,8 @@ from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import TWO
 from tests.runtime.loop.tools import Tools
 
+pytestmark = pytest.mark.every_engine
+
 LONG = says("long", "x" * 3000, delay_ms=1)
 BOTH = asks("both", call("count__add", by=1), call("slow__wait", name="it"), call("weather", city="Oslo"))
 STEPS = 3
@@ -34,13 +36,13 @@ async def test_a_cancelled_run_stops_within_a_step(open_process: Open) -> None:
     run = await process.start("long")
     await until(run, TextAdded)
     engine = process.models.default.engine
-    before = engine.state().steps
+    before = engine.status.steps
     await process.cancel(run)
-    assert engine.state().steps - before <= STEPS
-    after = engine.state().steps
+    assert engine.status.steps - before <= STEPS
+    after = engine.status.steps
     assert (await process.ask("hi", "other")).text == "hi"
     sampled = len("hi") + 1
-    assert engine.state().steps - after <= sampled + 8, "nothing of it goes on beside the next run"
+    assert engine.status.steps - after <= sampled + 8, "nothing of it goes on beside the next run"
 
 
 async def test_the_partial_text_is_kept_as_incomplete(open_process: Open) -> None:
@@ -172,7 +174,7 @@ async def test_a_client_that_goes_away_takes_its_run_with_it(open_process: Open)
     with anyio.fail_after(5):
         await run.disconnected()
     assert run.record.status is RunStatus.CANCELLED
-    assert process.models.default.engine.state().sequences[State.DECODING] == 0
+    assert process.models.default.engine.status.sequences[State.DECODING] == 0
 
 
 @pytest.mark.parametrize("configured", [{}, {"count": Rules()}], ids=["client_tool", "approval"])

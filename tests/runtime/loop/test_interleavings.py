@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tenuto.errors import CommitUnsettled, NotFound
-from tenuto.runtime.engine.sequence import State
+from tenuto.runtime.engine.messages import State
 from tenuto.runtime.loop import runner
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.follower import Follower
@@ -178,4 +178,4 @@ async def test_a_client_that_leaves_its_delete_leaves_no_sequence(open_process: 
     with pytest.raises(NotFound):
         await process.runner.export_session(ALICE, "s")
     await process.ask("hi", "other")
-    assert engine.state().sequences[State.PAUSED] == 1
+    assert engine.status.sequences[State.PAUSED] == 1

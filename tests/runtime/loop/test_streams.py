@@ -22,6 +22,8 @@ from tests.runtime.loop.house import answer, asks, call, client_tools, events, s
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools
 
+pytestmark = pytest.mark.every_engine
+
 COUNT = asks("count", call("count__add", by=1), text="Let me see:")
 MIXED = asks("mixed", call("weather", city="Oslo"), call("count__add", by=1), call("weather", city="Rome"))
 BOTH = client_tools(servers={"count": None})

@@ -1,0 +1,227 @@
+"""A model's engine as the loop uses it: places in its queue, its open rounds, and which sequences it knows."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tenuto.errors import GenerationFailed, ShuttingDown
+from tenuto.runtime.engine.messages import (
+    Command,
+    EngineStatus,
+    Event,
+    Failed,
+    Release,
+    Report,
+    Round,
+    RoundUsage,
+    StopCause,
+    Stopped,
+    Submit,
+    Unknown,
+)
+from tenuto.runtime.engine.port import EnginePort
+from tenuto.runtime.loop.open_round import OpenRound
+from tenuto.sessions.shares import Shares
+from tenuto.sessions.tokens import NOTHING, Prefix
+
+SEQUENCE_TOKENS = 64
+"""What a sequence weighs besides its tokens, in tokens."""
+REMEMBERED_TOKENS = 1 << 22
+STOP_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """How much one engine takes on."""
+
+    rounds: int = 64
+    """How many may be open or reserved beside those that have a slot."""
+    remembered_tokens: int = REMEMBERED_TOKENS
+    """How many tokens the known sequences may have together, with or without a cache. It is more than the slots have
+    room for."""
+
+
+@dataclass(eq=False)
+class Place:
+    """One in the queue, for a round to come."""
+
+    _shares: Shares[object]
+
+    def give_back(self) -> None:
+        """Free it, where it is still held."""
+        self._shares.remove(self)
+
+
+class EngineClient:
+    """Begins an engine and speaks with it. Event-loop thread only; made inside a running loop, freed by `stop`.
+
+    Whoever opens a round for a request reserves its place first, so that what is refused is refused before anything
+    has changed.
+    """
+
+    def __init__(self, model: str, slots: int, engine: EnginePort, limits: QueueLimits | None = None) -> None:
+        limits = limits or QueueLimits()
+        self._model = model
+        self._engine = engine
+        self._rounds: dict[str, OpenRound] = {}
+        self._places: Shares[object] = Shares(f"the queue of model {model}", slots + limits.rounds, lambda _: False)
+        """Of rounds, by their sequence, and of those to come."""
+        self._known: Shares[str] = Shares(
+            f"the memory of model {model}", limits.remembered_tokens, lambda sequence: sequence not in self._rounds
+        )
+        self._lengths: dict[str, int] = {}  # tokens of each known sequence
+        self._has_ended = False
+        self._told = 0
+        self._heard_at = time.monotonic()
+        self._round_s = 1.0
+        self.status = EngineStatus()
+        """As of its last report."""
+        engine.begin(self._hear, self._end)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the engine has not ended."""
+        return self._engine.is_alive()
+
+    @property
+    def silent_s(self) -> float:
+        """For how long it has said nothing although it has something to do, in seconds; 0 where it rests."""
+        has_work = self.status.busy or self._told > self.status.commands
+        return time.monotonic() - self._heard_at if has_work else 0.0
+
+    @property
+    def places(self) -> int:
+        """How many are taken: of open rounds, and of those to come."""
+        return len(self._places)
+
+    def reserve(self, principal: str) -> Place:
+        """Take a place for one round to come.
+
+        Raises:
+            Overloaded: as many rounds are open or reserved as there are slots and places in the queue, or what is free
+                is kept for others, who have less.
+            ShuttingDown: the engine is stopping.
+        """
+        self._check_alive()
+        place = Place(self._places)
+        self._places.admit(place, principal, time.monotonic(), self._retry_after())
+        return place
+
+    def submit(
+        self,
+        sequence: str,
+        tokens: Sequence[int],
+        round: Round,
+        had: int = 0,
+        *,
+        principal: str,
+        place: Place | None = None,
+        named: int = 0,
+        known: Prefix = NOTHING,
+        whole: Callable[[], Sequence[int]] | None = None,
+    ) -> OpenRound:
+        """Generate after those tokens of the sequence that `known` names and then `tokens`, whatever else it has seen.
+
+        `whole` gives all of them; it is asked for where the engine does not have those that are named, and so at any
+        time before the first event. The sequence must not have an open round. `principal` is whose it is; with others
+        it shares nothing but its first `named` tokens. It takes the `place` that was reserved for it; without one it
+        is not refused either, since what goes on with a run that was admitted must go on.
+        """
+        if place is not None:
+            place.give_back()
+        self._check_alive()
+        if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
+            raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
+        command = Submit(sequence, principal, known, tokens, round, had, named)
+        if known.length and not self.holds(sequence, known.length):
+            command = _sent_whole(command, whole)
+        self._places.settle(sequence, principal)
+        opened = self._rounds[sequence] = OpenRound(command, whole, self._tell)
+        self._remember(sequence, principal, known.length + len(tokens))
+        self._tell(command)
+        return opened
+
+    def holds(self, sequence: str, tokens: int) -> bool:
+        """Whether a paused sequence is known here that has so many tokens or more."""
+        length = self._lengths.get(sequence)
+        return length is not None and length >= tokens and sequence not in self._rounds
+
+    def release(self, sequence: str) -> None:
+        """Forget a sequence and free its cache. An open round is cancelled first."""
+        if (opened := self._rounds.get(sequence)) is not None:
+            opened.is_wanted = False
+        self._forget(sequence)
+        self._tell(Release(sequence))
+
+    async def stop(self, timeout_s: float = STOP_S) -> None:
+        """Cancel all rounds and end the engine. All of them have ended when this returns."""
+        self._has_ended = True
+        await self._engine.stop(timeout_s)
+
+    def _tell(self, command: Command) -> None:
+        if not self.silent_s:
+            self._heard_at = time.monotonic()  # it had nothing to say: its time to answer begins now
+        self._told += 1
+        self._engine.tell(command)
+
+    def _check_alive(self) -> None:
+        if self._has_ended or not self._engine.is_alive():
+            raise ShuttingDown(f"the engine of {self._model} has stopped")
+
+    def _remember(self, sequence: str, principal: str, length: int) -> None:
+        """A sequence has so many tokens now. Others may have to be forgotten for it."""
+        self._lengths[sequence] = length
+        for other in self._known.settle(sequence, principal, SEQUENCE_TOKENS + length):
+            self.release(other)
+
+    def _forget(self, sequence: str) -> None:
+        self._lengths.pop(sequence, None)
+        self._known.remove(sequence)
+
+    def _hear(self, report: Report) -> None:
+        self._heard_at = time.monotonic()
+        self.status = report.status
+        for event in report.events:
+            if (opened := self._rounds.get(event.sequence)) is not None:
+                self._take(event, opened)
+
+    def _take(self, event: Event, opened: OpenRound) -> None:
+        match event:
+            case Unknown() if opened.is_wanted:
+                self._tell(_sent_whole(opened.command, opened.whole))
+            case Unknown():  # nothing has begun, so nothing else will end it
+                self._forget(event.sequence)
+                self._close(opened, Stopped(event.sequence, StopCause.CANCELLED, RoundUsage()))
+            case Stopped():
+                if event.sequence in self._lengths:
+                    self._remember(event.sequence, opened.command.principal, event.usage.prompt + event.usage.sampled)
+                self._round_s += 0.1 * (event.usage.total_s - self._round_s)
+                self._close(opened, event)
+            case Failed():
+                self._forget(event.sequence)
+                self._close(opened, event)
+            case _:
+                opened.put(event)
+
+    def _close(self, opened: OpenRound, last: Stopped | Failed) -> None:
+        """A round is over: its place is free."""
+        del self._rounds[last.sequence]
+        self._places.remove(last.sequence)
+        opened.close(last)
+
+    def _end(self) -> None:
+        """The engine has ended, or is given up: no round goes on, not even one that it has never heard of."""
+        self._has_ended = True
+        self._lengths.clear()
+        self._known.clear()
+        for sequence, opened in list(self._rounds.items()):
+            self._close(opened, Failed(sequence, "the engine has stopped", RoundUsage()))
+
+    def _retry_after(self) -> float:
+        """About the time in which the queue gets a place free."""
+        return round(min(max(self._round_s, 1.0), 60.0))
+
+
+def _sent_whole(command: Submit, whole: Callable[[], Sequence[int]] | None) -> Submit:
+    assert whole is not None, "who names a prefix can give the whole"
+    return replace(command, known=NOTHING, tokens=whole())
