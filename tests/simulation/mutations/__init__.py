@@ -96,11 +96,15 @@ MUTATIONS = (
             Edit(
                 DIRECTORY,
                 """\
-        except BaseException:
-            self._give_up(session, outcome)
+        except BaseException as error:
+            if not isinstance(error, TenutoError) or isinstance(error, CommitUnsettled):
+                self._give_up(session, outcome)
             raise
 """,
-                "",
+                """\
+        except TenutoError:
+            raise
+""",
             ),
         ),
     ),
