@@ -160,7 +160,11 @@ MUTATIONS = (
                 "runtime/loop/follower.py",
                 """\
             self._leg.followers -= 1
-            if self._leg.is_claimed and not self._leg.followers:
+            if self._leg.followers or not self._leg.is_claimed:
+                return
+            if self._leg.grace_s:
+                self._leg.until = anyio.current_time() + self._leg.grace_s
+            else:
                 await self.run.stop(self._leg)
 """,
                 """\
