@@ -50,7 +50,7 @@ def run(settings: Settings) -> None:
 
 
 def _settle() -> None:
-    """What there is by now stays: the garbage collector need not look at it again, while which nothing else runs."""
+    """What there is by now stays. The garbage collector need not look at it again: nothing else runs while it looks."""
     gc.collect()
     gc.freeze()
 

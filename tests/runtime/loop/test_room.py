@@ -1,6 +1,7 @@
 """The paragraph `Room`: how much of a result the model reads, and what does not fit at all."""
 
 import re
+import threading
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 from tenuto.errors import ContextTooLong
 from tenuto.runtime.loop.events import ToolReturned
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length, fit
-from tenuto.sessions.items import ToolResultItem, UserItem
+from tenuto.runtime.loop.runner import MUCH_TEXT
+from tenuto.sessions.items import Item, ToolResultItem, UserItem, item_to_json
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, codec, history, until
@@ -202,3 +204,20 @@ async def test_a_text_that_cannot_fit_is_refused_before_anybody_makes_tokens_of_
         check_length(codec, ["x" * most], process.models.default.context)
     check_length(codec, ["x" * (most - 1)], process.models.default.context)
     assert await process.store.session("alice", "s") is None
+
+
+async def test_a_very_long_text_is_looked_at_beside_the_event_loop(
+    open_process: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: list[bool] = []
+    loop = threading.get_ident()
+
+    def to_json(item: Item) -> str:
+        here.append(threading.get_ident() == loop)
+        return item_to_json(item)
+
+    monkeypatch.setattr("tenuto.sessions.told.item_to_json", to_json)
+    process = await open_process()
+    with pytest.raises(ContextTooLong):
+        await process.ask("x" * (MUCH_TEXT + 1))
+    assert here == [False]
