@@ -37,6 +37,8 @@ class ServerGauges:
     """Those in memory."""
     tasks: int
     """Of the event loop."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """About how many bytes each table takes."""
 
 
 class Metrics:
@@ -145,4 +147,8 @@ def _server_gauges(server: ServerGauges) -> Iterator[Metric]:
         runs.add_metric([state], count)
     yield runs
     yield GaugeMetricFamily("tenuto_sessions_in_memory", "Sessions in memory.", value=server.sessions)
+    memory = GaugeMetricFamily("tenuto_memory_bytes", "About what is remembered, by table.", labels=["table"])
+    for table, count in server.memory.items():
+        memory.add_metric([table], count)
+    yield memory
     yield GaugeMetricFamily("tenuto_tasks", "Tasks of the event loop.", value=server.tasks)

@@ -18,7 +18,9 @@ T = TypeVar("T")
 
 _DIGITS = 40
 _KNOWN_BYTES = 32 << 20
-"""So much JSON is remembered in each pool; what goes beyond it is only no longer found, by those who come later."""
+"""So much memory is taken by each pool; what goes beyond it is only no longer found, by those who come later."""
+_VALUE_BYTES = 120
+"""A key and a small object, or a list in a list."""
 
 
 def digest(body: bytes) -> str:
@@ -40,6 +42,11 @@ class Shared(Generic[T]):
 
     blob: Blob
     value: T = field(compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory: the stored form, the text in the value, and an object for each JSON value."""
+        return 2 * len(self.blob.body) + _VALUE_BYTES * (1 + self.blob.body.count(b","))
 
 
 class Pool(Generic[T]):
@@ -83,11 +90,11 @@ class Pool(Generic[T]):
                 return found
             self._known[made.blob.digest] = made
             self._digests[self._identity(made.value)] = made.blob.digest
-            self._bytes += len(made.blob.body)
+            self._bytes += made.nbytes
             while self._bytes > self._size and len(self._known) > 1:
                 _, oldest = self._known.popitem(last=False)
                 del self._digests[self._identity(oldest.value)]
-                self._bytes -= len(oldest.blob.body)
+                self._bytes -= oldest.nbytes
             return made
 
 

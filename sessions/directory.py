@@ -75,6 +75,10 @@ class Directory:
         """How many sessions are in memory."""
         return len(self._live)
 
+    def nbytes(self) -> dict[str, int]:
+        """About what the sessions in memory take, by whether the store has them too."""
+        return self._shelf.nbytes()
+
     async def get(self, principal: str, id: str) -> Session | None:
         """The principal's session of this id; using an implicit one prolongs its time."""
         async with self._lock((principal, id)):

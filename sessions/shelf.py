@@ -42,6 +42,10 @@ class Shelf:
         self._stored = _Row("the memory for sessions", stored_bytes)
         self._unstored = _Row("the memory for sessions that are not stored", unstored_bytes)
 
+    def nbytes(self) -> dict[str, int]:
+        """What is held, in bytes, of sessions that are stored and of those that are not."""
+        return {"sessions": self._stored.shares.used, "unstored_sessions": self._unstored.shares.used}
+
     def put(self, session: Session, now: float) -> None:
         """Hold a session as the last used one."""
         self._row(session).put(session, now)

@@ -37,16 +37,12 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A tool under the name that models and clients see."""
+    """A tool under the name that models and clients see. `spec` is what a model is told: its own under that name."""
 
     name: str
     server: str
     tool: Tool
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told: the tool's specification under its exported name."""
-        return replace(self.tool.spec, name=self.name)
+    spec: ToolSpec
 
 
 class Registry:
@@ -176,7 +172,7 @@ def _export(listings: Sequence[tuple[str, Sequence[Tool]]]) -> dict[str, Exporte
                 continue
             own.add(tool.spec.name)
             name = _free_name(exported, server, tool.spec.name)
-            exported[name] = Exported(name, server, tool)
+            exported[name] = Exported(name, server, tool, replace(tool.spec, name=name))
     return exported
 
 

@@ -79,4 +79,5 @@ def server_gauges(runner: Runner) -> ServerGauges:
     """How the server stands, for a scrape. Event-loop thread only."""
     working, waiting = runner.open_runs()
     sessions = runner.directory.in_memory
-    return ServerGauges({"working": working, "waiting": waiting}, sessions, len(asyncio.all_tasks()))
+    runs = {"working": working, "waiting": waiting}
+    return ServerGauges(runs, sessions, len(asyncio.all_tasks()), runner.memory())

@@ -24,8 +24,9 @@ from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import NOTHING, Prefix
 
-SEQUENCE_TOKENS = 64
-"""What a sequence weighs besides its tokens, in tokens."""
+SEQUENCE_TOKENS = 384
+"""What a sequence weighs besides its tokens, in tokens: its names, its state, and its places in tables."""
+TOKEN_BYTES = 4
 REMEMBERED_TOKENS = 1 << 22
 STOP_S = 10.0
 
@@ -152,6 +153,11 @@ class EngineClient:
             opened.is_wanted = False
         self._forget(sequence)
         self._tell(Release(sequence))
+
+    @property
+    def remembered_bytes(self) -> int:
+        """About what the known sequences take in memory, besides their caches."""
+        return TOKEN_BYTES * self._known.used
 
     async def stop(self, timeout_s: float = STOP_S) -> None:
         """Cancel all rounds and end the engine. All of them have ended when this returns."""

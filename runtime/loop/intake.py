@@ -24,6 +24,7 @@ from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.toolset import select
+from tenuto.sessions.blobs import TOOLS
 from tenuto.sessions.changes import Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
@@ -285,7 +286,7 @@ class Intake:
         """The server's tools as they were at the session's first turn."""
         if session.server_tools is not None:
             return session.server_tools
-        return tuple(exported.spec for exported in self._house.registry.list())
+        return TOOLS.of(tuple(exported.spec for exported in self._house.registry.list())).value
 
 
 def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall, CallRecord]]) -> None:

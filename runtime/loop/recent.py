@@ -23,8 +23,15 @@ class Recent:
     def __len__(self) -> int:
         return len(self._runs)
 
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        return self._shares.used
+
     def put(self, run: Run) -> None:
-        """A run has come to rest just now."""
+        """A run has come to rest just now: it waits, or it has ended for good."""
+        if not run.record.status.is_open:
+            run.forget_options()
         self._runs[run.id] = (run, self._clock() + KEPT_S)
         self._runs.move_to_end(run.id)
         for gone in self._shares.settle(run.id, run.record.principal, _RUN_BYTES + run.nbytes):

@@ -6,7 +6,7 @@ of them; a request follows one.
 
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from tenuto.runtime.loop.event_log import EventLog
 from tenuto.runtime.loop.events import Answer, RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
+from tenuto.sessions.blobs import Shared
 from tenuto.sessions.records import PauseRecord, RunRecord, RunStatus
 
 log = logging.getLogger(__name__)
@@ -102,8 +103,9 @@ class Run:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory: what it has told, and the answer made of it."""
-        return 2 * self._log.nbytes
+        """About what it takes in memory: what it has told, the answer made of it, and what it is held to."""
+        held_to = (value for value in self.record.options.values() if isinstance(value, Shared))
+        return 2 * self._log.nbytes + sum(value.nbytes for value in held_to)
 
     @property
     def working(self) -> bool:
@@ -132,6 +134,11 @@ class Run:
     def keep_options(self, options: RunOptions) -> None:
         """What it is held to from its next leg on."""
         self.__dict__["options"] = options.shared()
+
+    def forget_options(self) -> None:
+        """It has ended and that is kept: nobody asks any more what it was held to, which may be more than it told."""
+        self.record = replace(self.record, options={})
+        self.__dict__.pop("options", None)
 
     def restore(self, last: RunEvent | None, at: float) -> None:
         """Fill in from the record what was kept of the answer; `last` is the event with which the last leg ended.

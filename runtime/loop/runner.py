@@ -389,6 +389,11 @@ class Runner:
         """How many runs are at work, and how many wait for a client or a person."""
         return len(self._runs.working()), self._runs.waiting()
 
+    def memory(self) -> dict[str, int]:
+        """About how many bytes each table takes of what may be forgotten, besides caches. Event-loop thread only."""
+        sequences = sum(model.engine.remembered_bytes for model in self.models.list())
+        return {**self.directory.nbytes(), "runs": self._runs.nbytes, "sequences": sequences}
+
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""
         decision = self._house.policy.decide_direct(name, has_word=principal.is_person)

@@ -60,6 +60,11 @@ class Runs:
         self.deadlines: dict[str, tuple[float, Key]] = {}
         """When each run that waits expires, and its session. `DUE`: it is to be closed now."""
 
+    @property
+    def nbytes(self) -> int:
+        """About what the runs at rest take in memory."""
+        return self._recent.nbytes
+
     def working(self) -> list[Run]:
         """The runs that have a leg under way."""
         return [run for run in self._open.values() if run.working]

@@ -52,6 +52,8 @@ class Hostile:
     """One client that does hostile things, each on a connection of its own. Not thread-safe."""
 
     def __init__(self, url: str, seed: int) -> None:
+        self.sent = ""
+        """The first line and the size of what was sent last."""
         address = urlsplit(url)
         self._address = (address.hostname or "", address.port or 0)
         self._random = random.Random(seed)
@@ -78,6 +80,7 @@ class Hostile:
 
     def _talk(self, *pieces: bytes, read: bool = True, pause_s: float = 0.0, end: bool = False) -> bytes:
         received = b""
+        self.sent = f"{pieces[0][:60].partition(b' HTTP')[0]!r}, {sum(map(len, pieces))} bytes"
         with socket.create_connection(self._address, timeout=PATIENCE_S) as client:
             with suppress(OSError):
                 for piece in pieces:

@@ -1,6 +1,7 @@
 """What repeats is kept once, and goes when nobody names it any more."""
 
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlalchemy import create_engine, text
 
 import tenuto.sessions
 from tenuto.sessions.bases import Bases, joined
-from tenuto.sessions.blobs import BLOCKS, SCHEMAS, TOOLS, Shared, ToolBlock
+from tenuto.sessions.blobs import BLOCKS, SCHEMAS, TOOLS, Pool, Shared, ToolBlock
 from tenuto.sessions.changes import DeleteSession, SaveRun, SaveSession, whole
 from tenuto.sessions.items import ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
@@ -242,3 +243,15 @@ async def test_a_data_folder_of_the_version_before_opens_with_every_session_run_
     assert other is not None
     assert other.options == {"of": "another version"}
     store.close()
+
+
+def test_a_pool_takes_no_more_memory_than_it_may_whatever_its_values_are_made_of() -> None:
+    pool: Pool[Any] = Pool(json.dumps, json.loads, id, 2 << 20)
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            pool.of([number, *({} for _ in range(5_000))])
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 3 << 20

@@ -74,6 +74,27 @@ async def test_runs_with_equal_tools_have_them_once(open_process: Open) -> None:
     for number in range(2):
         tools = client_tools(ToolSpec("mine", "does it", {"type": "object", "properties": {}}))
         follower = await process.start(f"hi {number}", None, tools=tools)
+        runs.append((await process.runner.run(Principal("alice"), follower.id)).options)
         await answer(follower)
-        runs.append(await process.runner.run(Principal("alice"), follower.id))
-    assert runs[0].options.tools is runs[1].options.tools
+    assert runs[0].tools is runs[1].tools
+
+
+async def test_a_run_that_has_ended_holds_none_of_its_tools(open_process: Open) -> None:
+    process = await open_process()
+    tools = client_tools(ToolSpec("mine", "does it " * 1_000, {"type": "object", "properties": {}}))
+    follower = await process.start("hi", None, tools=tools)
+    await answer(follower)
+    run = await process.runner.run(Principal("alice"), follower.id)
+    await run.rest()
+    await anyio.wait_all_tasks_blocked()
+    assert not run.record.options
+    assert run.nbytes < 8_000
+
+
+async def test_sessions_have_the_servers_tools_once(open_process: Open) -> None:
+    process = await open_process()
+    for id in ("s", "t"):
+        await process.ask("hi", id)
+    first, second = await process.session("s"), await process.session("t")
+    assert first.server_tools
+    assert first.server_tools is second.server_tools
