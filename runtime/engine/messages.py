@@ -17,12 +17,13 @@ class State(StrEnum):
     WAITING = "waiting"
     PREFILLING = "prefilling"
     DECODING = "decoding"
+    HELD = "held"
     PAUSED = "paused"
     FAILED = "failed"
     RELEASED = "released"
 
 
-LASTING = (State.WAITING, State.PREFILLING, State.DECODING, State.PAUSED)
+LASTING = (State.WAITING, State.PREFILLING, State.DECODING, State.HELD, State.PAUSED)
 """The states that a sequence stays in after a step."""
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenuto.pipelines.base import Constraint, Sampler
-from tenuto.runtime.engine.messages import WINDOW, Residency, Round, State
+from tenuto.runtime.engine.messages import WINDOW, Residency, Round, RoundUsage, State
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
+
+_DIGITS = 6
+"""Figures are told to the microsecond."""
 
 
 class Happening(StrEnum):
@@ -19,6 +22,7 @@ class Happening(StrEnum):
     ADMIT = "admit"
     READ = "read"
     HOLD = "hold"
+    GO_ON = "go on"
     STOP = "stop"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -30,11 +34,13 @@ TRANSITIONS: dict[tuple[State, Happening], State] = {
     (State.PAUSED, Happening.SUBMIT): State.WAITING,
     (State.WAITING, Happening.ADMIT): State.PREFILLING,
     (State.PREFILLING, Happening.READ): State.DECODING,
-    (State.DECODING, Happening.HOLD): State.WAITING,
+    (State.DECODING, Happening.HOLD): State.HELD,
+    (State.HELD, Happening.GO_ON): State.WAITING,
     (State.DECODING, Happening.STOP): State.PAUSED,
     (State.WAITING, Happening.CANCEL): State.PAUSED,
     (State.PREFILLING, Happening.CANCEL): State.PAUSED,
     (State.DECODING, Happening.CANCEL): State.PAUSED,
+    (State.HELD, Happening.CANCEL): State.PAUSED,
     (State.WAITING, Happening.FAIL): State.FAILED,
     (State.PREFILLING, Happening.FAIL): State.FAILED,
     (State.DECODING, Happening.FAIL): State.FAILED,
@@ -70,6 +76,28 @@ class OpenRound:
     sampled: int = 0
     window: int = WINDOW
     """How many tokens it may still sample before its reader has read some."""
+
+    @property
+    def miss_reason(self) -> str | None:
+        """Why tokens that had a cache were computed again; one always is, to sample from."""
+        if self.admitted is None or self.had <= self.held + 1:
+            return None
+        return "diverged" if self.diverged else "not_resident"
+
+    def usage(self, now: float) -> RoundUsage:
+        """What it has cost."""
+        return RoundUsage(
+            prompt=self.prompt,
+            computed=self.computed,
+            cached=self.held,
+            new=self.prompt - self.had,
+            sampled=self.sampled,
+            residency=self.residency,
+            miss_reason=self.miss_reason,
+            waited_s=round((self.admitted or now) - self.arrived, _DIGITS),
+            first_token_s=None if self.first_token is None else round(self.first_token - self.arrived, _DIGITS),
+            total_s=round(now - self.arrived, _DIGITS),
+        )
 
 
 @dataclass(slots=True, eq=False)

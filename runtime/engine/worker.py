@@ -7,11 +7,9 @@ nothing else.
 import logging
 import queue
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from tenuto.errors import ContextTooLong, InvalidRequest
-from tenuto.pipelines.base import Codec, Pipeline, Row, RowFailed, TokenLogprob
+from tenuto.pipelines.base import Pipeline, Row, RowFailed, TokenLogprob
 from tenuto.pipelines.base import Sampled as Samples
 from tenuto.runtime.engine.messages import (
     Cancel,
@@ -32,17 +30,14 @@ from tenuto.runtime.engine.messages import (
     Submit,
     Unknown,
 )
+from tenuto.runtime.engine.opening import open_round
 from tenuto.runtime.engine.residency import CacheResidency
-from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, Share, admit, plan
-from tenuto.runtime.engine.sequence import Happening, OpenRound, Sequence
-from tenuto.runtime.engine.stops import Stops
-from tenuto.sessions.tokens import Tokens
+from tenuto.runtime.engine.roster import Roster
+from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, plan
+from tenuto.runtime.engine.sequence import Happening, Sequence
 from tenuto.threads import Next
 
 log = logging.getLogger(__name__)
-
-_DIGITS = 6
-"""Figures are told to the microsecond."""
 
 
 class Worker:
@@ -54,28 +49,13 @@ class Worker:
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._taken = self._steps = self._computed = self._sampled = 0
         self._residency = CacheResidency(pipeline.backend, host_cache_bytes)
-        self._codec: Codec = pipeline.codec
+        self._pipeline = pipeline
         self._backend = pipeline.backend
         self._budget = Budget(pipeline.backend.info.batch_tokens, prefill_chunk)
         self._report_to = report
         self._status = EngineStatus()
-        self._sequences: dict[str, Sequence] = {}
-        self._waiting: deque[Sequence] = deque()  # in order of arrival
-        self._prefilling: dict[str, Sequence] = {}
-        self._decoding: dict[str, Sequence] = {}
-        self._held: dict[str, Sequence] = {}  # until their readers have caught up
+        self._roster = Roster()
         self._events: list[Event] = []
-
-    def _states(self) -> dict[State, int]:
-        waiting = len(self._waiting) + len(self._held)
-        prefilling, decoding = len(self._prefilling), len(self._decoding)
-        paused = len(self._sequences) - waiting - prefilling - decoding
-        return {
-            State.WAITING: waiting,
-            State.PREFILLING: prefilling,
-            State.DECODING: decoding,
-            State.PAUSED: paused,
-        }
 
     def work(self, wait: bool) -> Next:
         """Take what has come, and make one step; with nothing to do, `wait` for a command. It ends with Stop.
@@ -86,31 +66,27 @@ class Worker:
             if self._take_commands(wait):
                 self._admit()
                 self._report()  # what the commands brought about does not wait for the step
-                if self._prefilling or self._decoding:
+                if self._roster.prefilling or self._roster.decoding:
                     self._step()
                     self._report()
-                return Next.IDLE if self._is_idle and self.commands.empty() else Next.MORE
-            for sequence in list(self._sequences.values()):
+                return Next.MORE if self._roster.has_work or not self.commands.empty() else Next.IDLE
+            for sequence in self._roster:
                 self._cancel(sequence)
                 self._release(sequence)
         except Exception:
             log.exception("the engine's thread ends")
-            for sequence in self._sequences.values():
+            for sequence in self._roster:
                 if sequence.open is not None:
                     sequence.open.sampler.close()
         self._report()
         self._backend.close()
         return Next.ENDED
 
-    @property
-    def _is_idle(self) -> bool:
-        return not (self._waiting or self._prefilling or self._decoding)
-
     # Commands.
 
     def _take_commands(self, wait: bool) -> bool:
         """Read what has come; `wait` only when there is nothing to do. False on Stop."""
-        idle = self._is_idle
+        idle = not self._roster.has_work
         while True:
             if self.commands.empty() and not (idle and wait):
                 return True
@@ -121,12 +97,12 @@ class Worker:
                 case Submit():
                     self._submit(command)
                 case Cancel():
-                    if (sequence := self._sequences.get(command.sequence)) is not None:
+                    if (sequence := self._roster.get(command.sequence)) is not None:
                         self._cancel(sequence)
                 case Read():
                     self._widen(command)
                 case Release():
-                    if (sequence := self._sequences.get(command.sequence)) is not None:
+                    if (sequence := self._roster.get(command.sequence)) is not None:
                         self._cancel(sequence)
                         self._release(sequence)
                 case Stop():
@@ -134,96 +110,45 @@ class Worker:
 
     def _submit(self, command: Submit) -> None:
         """Let a sequence wait for its round, if it has the tokens that are said to be known."""
-        sequence = self._sequences.get(command.sequence) or Sequence(command.sequence, command.principal)
+        sequence = self._roster.get(command.sequence) or Sequence(command.sequence, command.principal)
         assert sequence.principal == command.principal, "a sequence does not change hands"
         if not sequence.tokens.begins_with(command.known):
             self._events.append(Unknown(command.sequence))
             return
-        self._sequences[sequence.id] = sequence
         sequence.named = command.named
-        sequence.on(Happening.SUBMIT)
-        self._waiting.append(sequence)
-        round = command.round
+        self._roster.on(sequence, Happening.SUBMIT)
         try:
-            diverged = self._take_prompt(sequence, command)
-            sequence.open = OpenRound(
-                round=round,
-                arrived=time.monotonic(),
-                prompt=len(sequence.tokens),
-                had=sequence.had,
-                diverged=diverged,
-                constraint=None if round.grammar is None else self._codec.constraint(round.grammar),
-                stops=Stops(self._codec, round) if round.stop_strings else None,
-                # The last, so that an error leaves none to close.
-                sampler=self._backend.sampler(round.sampling, sequence.tokens),
-            )
-        except Exception as error:  # a prompt, grammar or sampler that is refused fails its own round
+            sequence.open = open_round(sequence, command, self._pipeline, self._residency)
+        except Exception as error:  # what is refused fails its own round
             log.exception("the round of sequence %s cannot begin", sequence.id)
             self._fail(sequence, error)
 
-    def _take_prompt(self, sequence: Sequence, command: Submit) -> bool:
-        """Give a sequence the tokens to go on from, and keep what of its cache they have use for.
-
-        True where they go on otherwise than what had a cache.
-        """
-        new, known = self._checked(command), command.known.length
-        tokens, context = known + len(new), self._backend.info.context
-        if tokens > context:
-            raise ContextTooLong(tokens, context)
-        had, same = sequence.had, min(sequence.had, known)
-        if had > known:
-            same += sequence.tokens.copy(had, since=known).shared(new)
-        sequence.tokens.cut(known)
-        sequence.tokens.extend(new)
-        sequence.had = max(same, min(command.had, tokens))
-        self._residency.keep(sequence, same)
-        return same < had
-
-    def _checked(self, command: Submit) -> Tokens:
-        """Refuse what would make a whole step invalid."""
-        try:
-            new = Tokens(command.tokens)
-            if (new or command.known.length) and max(new, default=0) < self._codec.info.vocabulary:
-                return new
-        except (OverflowError, TypeError):
-            pass
-        raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
-
     def _widen(self, command: Read) -> None:
         """A reader has caught up by some tokens. A round that has ended meanwhile has no use for them."""
-        sequence = self._sequences.get(command.sequence)
+        sequence = self._roster.get(command.sequence)
         if sequence is None or sequence.open is None:
             return
         sequence.open.window += command.tokens
-        if self._held.pop(sequence.id, None) is not None:
-            self._waiting.append(sequence)
-
-    def _hold(self, sequence: Sequence) -> None:
-        """Let a sequence wait until its reader has caught up."""
-        sequence.on(Happening.HOLD)
-        del self._decoding[sequence.id]
-        self._held[sequence.id] = sequence
+        if sequence.state is State.HELD:
+            self._roster.on(sequence, Happening.GO_ON)
 
     # Admission.
 
     def _admit(self) -> None:
-        if not self._waiting:
+        if not self._roster.waiting:
             return
-        idle = (holder for holder in self._residency.holders() if self._is_at_rest(holder))
-        paused = [holder.id for holder in idle]
+        idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.HELD)]
         candidates = [
-            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST) for s in self._waiting
+            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST)
+            for s in self._roster.waiting.values()
         ]
         copied = False
-        for admission in admit(candidates, self._residency.free_slots, paused):
-            sequence = self._sequences[admission.id]
+        for admission in admit(candidates, self._residency.free_slots, idle):
+            sequence = self._roster.waiting[admission.id]
             if copied and sequence.slot is None:
                 continue  # it could need a copy too; a step has time for one, since the others stand still for it
-            victim = None if admission.evict is None else self._sequences[admission.evict]
+            victim = None if admission.evict is None else self._roster.get(admission.evict)
             copied |= self._place(sequence, victim)
-
-    def _is_at_rest(self, sequence: Sequence) -> bool:
-        return sequence.state is State.PAUSED or sequence.id in self._held
 
     def _place(self, sequence: Sequence, victim: Sequence | None) -> bool:
         """Give a sequence its place and begin to feed it. True where a cache was copied."""
@@ -235,31 +160,31 @@ class Worker:
             log.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
             return True
-        self._waiting.remove(sequence)
-        sequence.on(Happening.ADMIT)
+        self._roster.on(sequence, Happening.ADMIT)
         sequence.open.computed += placed.lent
         self._computed += placed.lent
         if sequence.open.admitted is None:  # else it was held, and goes on
             sequence.open.residency = residency
             sequence.open.held = sequence.cached - placed.lent
             sequence.open.admitted = time.monotonic()
-        self._prefilling[sequence.id] = sequence
         return placed.copied
 
     # Steps.
 
     def _step(self) -> None:
-        waiting_prefill = [Prefill(s.id, s.pending) for s in self._prefilling.values()]
-        shares = plan(list(self._decoding), waiting_prefill, self._budget, self._steps)
-        if len(shares) < len(self._decoding) + len(self._prefilling):
-            self._send_back(shares)
+        roster = self._roster
+        prefills = [Prefill(s.id, s.pending) for s in roster.prefilling.values()]
+        shares = plan(list(roster.decoding), prefills, self._budget, self._steps)
+        served = [(roster.decoding.get(one.id) or roster.prefilling[one.id], one.tokens) for one in shares]
+        if len(served) < len(roster.decoding) + len(prefills):
+            for sequence, _ in served:  # who is served stands behind those that were not, as `plan` asks for
+                roster.send_back(sequence)
         fed: list[tuple[Sequence, int]] = []
         rows: list[Row] = []
-        for share in shares:
-            sequence = self._sequences[share.id]
-            row = self._row(sequence, share.tokens)
+        for sequence, tokens in served:
+            row = self._row(sequence, tokens)
             if row is not None:
-                fed.append((sequence, share.tokens))
+                fed.append((sequence, tokens))
                 rows.append(row)
         if not rows:
             return
@@ -273,12 +198,6 @@ class Worker:
         finally:
             self._steps += 1
         self._advance(fed, samples)
-
-    def _send_back(self, shares: Iterable[Share]) -> None:
-        """Whoever is served stands behind those that were not, as `plan` asks for."""
-        for share in shares:
-            line = self._decoding if share.id in self._decoding else self._prefilling
-            line[share.id] = line.pop(share.id)
 
     def _row(self, sequence: Sequence, tokens: int) -> Row | None:
         assert sequence.open is not None
@@ -310,9 +229,7 @@ class Worker:
                 self._fail(sequence, sample.error)
                 continue
             if sequence.state is State.PREFILLING:
-                sequence.on(Happening.READ)
-                del self._prefilling[sequence.id]
-                self._decoding[sequence.id] = sequence
+                self._roster.on(sequence, Happening.READ)
                 if sequence.open.first_token is None:
                     sequence.open.first_token = now
             self._take(sequence, sample)
@@ -341,42 +258,37 @@ class Worker:
         elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
             self._stop(sequence, StopCause.LIMIT)
         elif not opened.window:
-            self._hold(sequence)
+            self._roster.on(sequence, Happening.HOLD)
 
     # Ends.
 
     def _stop(self, sequence: Sequence, cause: StopCause) -> None:
-        sequence.on(Happening.STOP)
+        self._roster.on(sequence, Happening.STOP)
         matched = sequence.open.stops.matched if sequence.open is not None and sequence.open.stops is not None else None
         self._close(sequence, lambda usage: Stopped(sequence.id, cause, usage, matched))
 
     def _cancel(self, sequence: Sequence) -> None:
         if sequence.open is not None:
-            sequence.on(Happening.CANCEL)
+            self._roster.on(sequence, Happening.CANCEL)
             self._close(sequence, lambda usage: Stopped(sequence.id, StopCause.CANCELLED, usage))
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
-        sequence.on(Happening.FAIL)
+        self._roster.on(sequence, Happening.FAIL)
         self._close(sequence, lambda usage: Failed(sequence.id, f"{type(error).__name__}: {error}", usage))
         self._release(sequence)
 
     def _close(self, sequence: Sequence, event: Callable[[RoundUsage], Event]) -> None:
         """End the open round: free what belongs to it and tell; the cache stays."""
         opened, sequence.open = sequence.open, None
-        if sequence in self._waiting:
-            self._waiting.remove(sequence)
-        self._prefilling.pop(sequence.id, None)
-        self._decoding.pop(sequence.id, None)
-        self._held.pop(sequence.id, None)
         self._residency.touch(sequence)
         sequence.had = max(sequence.had, sequence.cached)
+        usage = RoundUsage() if opened is None else opened.usage(time.monotonic())
         if opened is not None:
             opened.sampler.close()
-        self._events.append(event(_usage(opened)))
+        self._events.append(event(usage))
 
     def _release(self, sequence: Sequence) -> None:
-        sequence.on(Happening.RELEASE)
-        del self._sequences[sequence.id]
+        self._roster.on(sequence, Happening.RELEASE)
         try:
             self._residency.drop(sequence)
         except Exception:  # it is emptied again when it is used again
@@ -386,38 +298,13 @@ class Worker:
         """Tell what has happened since the last report, if anything has."""
         status = EngineStatus(
             self._taken,
-            not self._is_idle,
+            self._roster.has_work,
             self._steps,
             self._computed,
             self._sampled,
-            self._states(),
+            self._roster.counts(),
             self._residency.cache_bytes(),
         )
         if self._events or status != self._status:
             events, self._events, self._status = self._events, [], status
             self._report_to(Report(events, status))
-
-
-def _usage(opened: OpenRound | None) -> RoundUsage:
-    if opened is None:
-        return RoundUsage()
-    now = time.monotonic()
-    return RoundUsage(
-        prompt=opened.prompt,
-        computed=opened.computed,
-        cached=opened.held,
-        new=opened.prompt - opened.had,
-        sampled=opened.sampled,
-        residency=opened.residency,
-        miss_reason=_miss_reason(opened),
-        waited_s=round((opened.admitted or now) - opened.arrived, _DIGITS),
-        first_token_s=None if opened.first_token is None else round(opened.first_token - opened.arrived, _DIGITS),
-        total_s=round(now - opened.arrived, _DIGITS),
-    )
-
-
-def _miss_reason(opened: OpenRound) -> str | None:
-    """Why tokens that had a cache were computed again; one always is, to sample from."""
-    if opened.admitted is None or opened.had <= opened.held + 1:
-        return None
-    return "diverged" if opened.diverged else "not_resident"

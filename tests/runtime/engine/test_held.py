@@ -17,7 +17,7 @@ async def unread(rig: Rig) -> OpenRound:
     stream = rig.engine.submit("slow", rig.prompt("long"), round_of(max_tokens=10_000), principal="alice")
     rig.rounds["slow"] = stream
     with anyio.fail_after(20):
-        while not rig.engine.status.sampled or rig.count(State.DECODING):  # noqa: ASYNC110  (a thread's doing)
+        while not rig.count(State.HELD):  # noqa: ASYNC110  (a thread's doing)
             await asyncio.sleep(0.01)
     return stream
 

@@ -1,0 +1,62 @@
+"""From a command to an open round: the tokens that it goes on from, what of the cache serves them, what holds it."""
+
+import time
+
+from tenuto.errors import ContextTooLong, InvalidRequest
+from tenuto.pipelines.base import Pipeline
+from tenuto.runtime.engine.messages import Submit
+from tenuto.runtime.engine.residency import CacheResidency
+from tenuto.runtime.engine.sequence import OpenRound, Sequence
+from tenuto.runtime.engine.stops import Stops
+from tenuto.sessions.tokens import Tokens
+
+
+def open_round(sequence: Sequence, command: Submit, pipeline: Pipeline, residency: CacheResidency) -> OpenRound:
+    """Give a sequence its prompt, and make its round. Engine thread only.
+
+    Raises:
+        InvalidRequest, ContextTooLong, and whatever a grammar or a sampler is refused with: none is left open then.
+    """
+    round, codec = command.round, pipeline.codec
+    diverged = _take_prompt(sequence, command, pipeline, residency)
+    return OpenRound(
+        round=round,
+        arrived=time.monotonic(),
+        prompt=len(sequence.tokens),
+        had=sequence.had,
+        diverged=diverged,
+        constraint=None if round.grammar is None else codec.constraint(round.grammar),
+        stops=Stops(codec, round) if round.stop_strings else None,
+        # The last, so that an error leaves none to close.
+        sampler=pipeline.backend.sampler(round.sampling, sequence.tokens),
+    )
+
+
+def _take_prompt(sequence: Sequence, command: Submit, pipeline: Pipeline, residency: CacheResidency) -> bool:
+    """Give a sequence the tokens to go on from, and keep what of its cache they have use for.
+
+    True where they go on otherwise than what had a cache.
+    """
+    new, known = _checked(command, pipeline.codec.info.vocabulary), command.known.length
+    tokens, context = known + len(new), pipeline.backend.info.context
+    if tokens > context:
+        raise ContextTooLong(tokens, context)
+    had, same = sequence.had, min(sequence.had, known)
+    if had > known:
+        same += sequence.tokens.copy(had, since=known).shared(new)
+    sequence.tokens.cut(known)
+    sequence.tokens.extend(new)
+    sequence.had = max(same, min(command.had, tokens))
+    residency.keep(sequence, same)
+    return same < had
+
+
+def _checked(command: Submit, vocabulary: int) -> Tokens:
+    """Refuse what would make a whole step invalid."""
+    try:
+        new = Tokens(command.tokens)
+        if (new or command.known.length) and max(new, default=0) < vocabulary:
+            return new
+    except (OverflowError, TypeError):
+        pass
+    raise InvalidRequest("a prompt has tokens, and each is in the vocabulary")
