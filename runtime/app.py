@@ -24,10 +24,10 @@ from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.http.auth import Keys, holder, principal_of
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
 from tenuto.runtime.loop.intake import Defaults
-from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.messages import BoundedMessages
@@ -81,7 +81,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         host, registry = await _tools(configs, store, news, pool, stack)
         models = await _models(settings, stack)
 
-        house = House(
+        services = Services(
             directory=Directory(store, implicit_ttl_s=settings.implicit_session_s),
             registry=registry,
             policy=_policy(registry, configs, settings),
@@ -90,7 +90,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
             shared_prefixes=SharedPrefixes(settings.shared_prefixes),
         )
         await stack.enter_async_context(beside(store.keep_trying))
-        runner = await stack.enter_async_context(Runner(house, store, models, _defaults(settings)))
+        runner = await stack.enter_async_context(Runner(services, store, models, _defaults(settings)))
 
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from tenuto.errors import AlreadyDecided
-from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced, possible
 from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.records import PauseRecord, PauseStatus
@@ -27,7 +27,7 @@ class Decision:
 
 
 async def decide(
-    house: House, runs: Runs, run: Run, session: Session, pause_id: str, decision: Decision
+    services: Services, runs: Runs, run: Run, session: Session, pause_id: str, decision: Decision
 ) -> list[PendingCall]:
     """Commit a decision. Called by the session's owner.
 
@@ -35,19 +35,19 @@ async def decide(
         AlreadyDecided: the approval has been answered, has expired, or its run has ended.
         RunUnreadable: another version of tenuto asked, and this one cannot go on with the run.
     """
-    pause = await _open_pause(house, runs, run, session, pause_id)
+    pause = await _open_pause(services, runs, run, session, pause_id)
     _ = run.options  # what cannot go on is not decided
     calls = await runs.calls(run, session)
-    now = house.clock()
+    now = services.clock()
     draft = Draft(session)
     draft.save()
     if decision.approve and decision.remember:
-        draft.ahead.approved |= {house.policy.remembered_as(pause.tool)}
+        draft.ahead.approved |= {services.policy.remembered_as(pause.tool)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     record = advanced(run.record, Happening.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
     with runs.unsettling(run):
-        await house.directory.keep(draft, SavePause(answered), SaveRun(record))
+        await services.directory.keep(draft, SavePause(answered), SaveRun(record))
     run.record, run.pending, run.pause = record, [], None
     for pending in calls:
         if pending.call.id == pause.call_id:
@@ -56,12 +56,12 @@ async def decide(
     return calls
 
 
-async def _open_pause(house: House, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:
+async def _open_pause(services: Services, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:
     pause = await runs.pause(pause_id)
     if pause is None or pause.status is not PauseStatus.OPEN or not possible(run.record.status, Happening.DECIDE):
         state = "over" if pause is None else pause.status.value
         raise AlreadyDecided(f"the approval {pause_id} is {state} already")
-    if pause.expires_at <= house.clock():
+    if pause.expires_at <= services.clock():
         await runs.close(run, session, Happening.EXPIRE)
         raise AlreadyDecided(f"the approval {pause_id} has expired")
     return pause

@@ -14,7 +14,6 @@ from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, Sessi
 from tenuto.runtime.loop.holding import check_bias, held
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
-from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions, inherited
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
@@ -23,6 +22,7 @@ from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length
 from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.toolset import select
 from tenuto.sessions.blobs import TOOLS
 from tenuto.sessions.changes import Change, SaveCall, SaveRun
@@ -67,8 +67,8 @@ class Admitted:
 class Intake:
     """Admits turns. Event-loop thread only; called by the session's owner."""
 
-    def __init__(self, house: House, runs: Runs, keys: Keys, defaults: Defaults) -> None:
-        self._house = house
+    def __init__(self, services: Services, runs: Runs, keys: Keys, defaults: Defaults) -> None:
+        self._services = services
         self._runs = runs
         self._keys = keys
         self._defaults = defaults
@@ -135,7 +135,7 @@ class Intake:
         if run.record.status is not RunStatus.PAUSED:
             await self._runs.close(run, session, Happening.INTERRUPT)  # its end could not be kept
             return None
-        if run.record.expires_at is not None and run.record.expires_at <= self._house.clock():
+        if run.record.expires_at is not None and run.record.expires_at <= self._services.clock():
             await self._runs.close(run, session, Happening.EXPIRE)
             return None
         if run.record.reason is not PauseReason.CLIENT_TOOL:
@@ -157,7 +157,7 @@ class Intake:
     ) -> Admitted:
         calls = await self._runs.calls(run, session)
         brought = {result.call_id: result for result in results}
-        now = self._house.clock()
+        now = self._services.clock()
         fresh: list[tuple[PendingCall, CallRecord]] = []
         for pending in calls:
             result = brought.get(pending.call.id)
@@ -168,7 +168,7 @@ class Intake:
         kept = [SaveCall(record) for _, record in fresh]
         if missing:
             with self._runs.unsettling(run):
-                await self._house.directory.commit(session, *kept)
+                await self._services.directory.commit(session, *kept)
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
         options = inherited(self._options(turn, model, session), run.options, turn)
@@ -189,7 +189,7 @@ class Intake:
         draft = Draft(session)
         draft.save()
         with self._runs.unsettling(run):
-            await self._house.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
+            await self._services.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
         _take(run, calls, fresh)
         run.record, run.pending, run.tool_rounds = record, [], 0
         run.keep_options(options)
@@ -224,7 +224,7 @@ class Intake:
         run = self._run(turn, model, draft, options, len(new), whole)
         self._let_run(draft, turn, run)
         with self._runs.unsettling(run, *([] if superseded is None else [superseded])):
-            await self._house.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
+            await self._services.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
         if superseded is not None and ended is not None:
             self._runs.closed(superseded, ended)
         return Admitted(run, [], prompt=whole.settled())
@@ -239,7 +239,7 @@ class Intake:
             draft.ahead.implicit, draft.ahead.expires_at = False, None
 
     def _run(self, turn: Turn, model: Model, draft: Draft, options: RunOptions, new: int, whole: Prompt) -> Run:
-        now, session = self._house.clock(), draft.session
+        now, session = self._services.clock(), draft.session
         record = RunRecord(
             id=f"run_{uuid4().hex}",
             session_uid=session.uid,
@@ -286,7 +286,7 @@ class Intake:
         """The server's tools as they were at the session's first turn."""
         if session.server_tools is not None:
             return session.server_tools
-        return TOOLS.of(tuple(exported.spec for exported in self._house.registry.list())).value
+        return TOOLS.of(tuple(exported.spec for exported in self._services.registry.list())).value
 
 
 def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall, CallRecord]]) -> None:

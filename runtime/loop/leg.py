@@ -5,8 +5,7 @@ and the calls that it begins, (c) each result, (d) the pause and (e) the end, co
 """
 
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,49 +25,23 @@ from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
-from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
-from tenuto.runtime.loop.sharing import SharedPrefixes
+from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.text import TextStream
-from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.changes import Change, SaveCall, SavePause, SaveRun
-from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item, ToolCall
 from tenuto.sessions.records import CallStatus, PauseReason, PauseRecord, PauseStatus, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
-from tenuto.tools.registry import Registry
 
 log = logging.getLogger(__name__)
 
 CANCEL_WAIT_S = 30.0
 """How long a cancelled round may take to stop, which is one step of the engine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expiries:
-    """How long a pause waits, in seconds."""
-
-    client_tool_s: float = 24 * 3600.0
-    approval_s: float = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class House:
-    """What every run uses and none owns."""
-
-    directory: Directory
-    registry: Registry
-    policy: Policy
-    metrics: Metrics
-    expiries: Expiries
-    clock: Callable[[], float] = time.time
-    """Seconds since the epoch."""
-    shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
 
 
 @dataclass(slots=True)
@@ -79,7 +52,7 @@ class Leg:
     engine's queue, where it has been reserved.
     """
 
-    house: House
+    services: Services
     run: Run
     session: Session
     model: Model
@@ -185,7 +158,7 @@ class Leg:
         ledger = self.session.ledgers.get(self._prompt.fingerprint)
         if ledger is None:
             return 0
-        return self.house.shared_prefixes.of(ledger, self.session.items, self.model.codec, self.run.options.tools)
+        return self.services.shared_prefixes.of(ledger, self.session.items, self.model.codec, self.run.options.tools)
 
     def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
         options = self.run.options
@@ -215,7 +188,7 @@ class Leg:
         self.run.emit(RoundEnded(len(self.run.rounds), usage))
 
     def _meter(self, usage: RoundUsage) -> None:
-        metrics, model = self.house.metrics, self.model.id
+        metrics, model = self.services.metrics, self.model.id
         for kind, count in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
             metrics.tokens(model, kind, count)
         if usage.first_token_s is not None:
@@ -235,7 +208,7 @@ class Leg:
         if not outcome.item.calls:
             await self._end(Happening.COMPLETE, self._last_round or outcome.cause.value)
             return False
-        self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.house.policy.repeatable)
+        self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.services.policy.repeatable)
         return True
 
     # Its calls.
@@ -247,11 +220,11 @@ class Leg:
         runner = CallRunner(
             self.run,
             self.session.uid,
-            self.house.registry,
+            self.services.registry,
             self._commit,
             self._count_call,
             self._deadline,
-            self.house.clock,
+            self.services.clock,
         )
         waiting = [call for call in self.calls if call.record.status is not CallStatus.FINISHED and call.call.server]
         ask = await self._make_or_refuse(runner, waiting)
@@ -279,7 +252,7 @@ class Leg:
             if pending.denial is not None:
                 await runner.deny(pending, pending.denial)
                 continue
-            decision = self.house.policy.decide(
+            decision = self.services.policy.decide(
                 pending.call.name,
                 request=options.permission,
                 can_answer=options.can_answer,
@@ -297,7 +270,7 @@ class Leg:
 
     def _is_remembered(self, tool: str) -> bool:
         approved = self.session.approved
-        return bool(approved) and self.house.policy.remembered_as(tool) in approved
+        return bool(approved) and self.services.policy.remembered_as(tool) in approved
 
     def _decide_last_round(self) -> None:
         made = tuple((c.call.name, c.call.arguments, c.result.text) for c in self.calls if c.result is not None)
@@ -323,14 +296,14 @@ class Leg:
         return fits and not not_run
 
     def _count_call(self, name: str, status: str) -> None:
-        found = self.house.registry.find(name)
+        found = self.services.registry.find(name)
         if found is not None:
-            self.house.metrics.tool_call(found.server, name, status)
+            self.services.metrics.tool_call(found.server, name, status)
 
     # Pauses.
 
     async def _pause_for_approval(self, pending: PendingCall) -> None:
-        now = self.house.clock()
+        now = self.services.clock()
         record = PauseRecord(
             id=f"appr_{uuid4().hex[:24]}",
             run_id=self.run.id,
@@ -342,7 +315,7 @@ class Leg:
             arguments=pending.call.arguments,
             status=PauseStatus.OPEN,
             created_at=now,
-            expires_at=now + self.house.expiries.approval_s,
+            expires_at=now + self.services.expiries.approval_s,
         )
         event = RunPaused(
             PauseReason.APPROVAL, pending.record.round, (pending.call,), record.expires_at, pause_id=record.id
@@ -352,7 +325,7 @@ class Leg:
 
     async def _pause_for_client(self, missing: Sequence[PendingCall]) -> None:
         calls = tuple(pending.call for pending in missing)
-        expires = self.house.clock() + self.house.expiries.client_tool_s
+        expires = self.services.clock() + self.services.expiries.client_tool_s
         self._announce(missing[0].record.round, calls)
         await self._pause(RunPaused(PauseReason.CLIENT_TOOL, missing[0].record.round, calls, expires))
 
@@ -380,14 +353,14 @@ class Leg:
         self._count_end(event.status)
 
     def _count_end(self, status: RunStatus) -> None:
-        self.house.metrics.observe_run(self.model.id, status.value, self.house.clock() - self.run.created_at)
+        self.services.metrics.observe_run(self.model.id, status.value, self.services.clock() - self.run.created_at)
 
     async def _finish_leg(
         self, happening: Happening, event: RunPaused | RunDone, *changes: Change, **fields: Any
     ) -> None:
         """Commit how the leg ended, then tell it."""
         figures = {"usage": self.run.usage_json(), "answer": self.run.answer_at(event)}
-        record = advanced(self.run.record, happening, self.house.clock(), **figures, **fields)
+        record = advanced(self.run.record, happening, self.services.clock(), **figures, **fields)
         self._draft.save()
         self._draft.mark_turns(record.first_item)
         with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
@@ -429,7 +402,7 @@ class Leg:
 
     async def _draft_stand_ins(self, why: str) -> None:
         results = results_of(self.calls, why)
-        self._draft.also(*closing(self.calls, results, self.house.clock()))
+        self._draft.also(*closing(self.calls, results, self.services.clock()))
         shown, _ = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
         self._draft.add(shown)
         self.calls = []
@@ -459,10 +432,10 @@ class Leg:
     async def _try_to_commit(self, *changes: Change) -> None:
         if self._draft.is_empty:  # results of calls that were made at once come at once
             try:
-                await self.house.directory.commit(self.session, *changes)
+                await self.services.directory.commit(self.session, *changes)
             except TenutoError:
                 self._draft.also(*changes)
                 raise
             return
-        await self.house.directory.keep(self._draft, *changes)
+        await self.services.directory.keep(self._draft, *changes)
         self._draft = Draft(self.session)

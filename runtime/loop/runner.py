@@ -20,13 +20,14 @@ from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
 from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
 from tenuto.runtime.loop.keys import Keys
-from tenuto.runtime.loop.leg import House, Leg
+from tenuto.runtime.loop.leg import Leg
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.sessions import Sessions
 from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
@@ -62,18 +63,18 @@ class Runner:
     Whatever changes a session is a command to its owner (`owners`), and runs there one after the other.
     """
 
-    def __init__(self, house: House, store: Store, models: Models, defaults: Defaults) -> None:
+    def __init__(self, services: Services, store: Store, models: Models, defaults: Defaults) -> None:
         self.models = models
-        self.directory = house.directory
-        self.registry = house.registry
+        self.directory = services.directory
+        self.registry = services.registry
         self.watchers: list[Callable[[Run], None]] = []
         """Told whenever a run has begun to wait or has ended."""
-        self._house = house
+        self._services = services
         self._store = store
         self._defaults = defaults
-        self._runs = Runs(house, store, models)
-        self._keys = Keys(store, house.clock)
-        self._intake = Intake(house, self._runs, self._keys, defaults)
+        self._runs = Runs(services, store, models)
+        self._keys = Keys(store, services.clock)
+        self._intake = Intake(services, self._runs, self._keys, defaults)
         self._group: TaskGroup | None = None
         self._draining = False
         self._admitting = 0
@@ -86,7 +87,7 @@ class Runner:
         self._group = await anyio.create_task_group().__aenter__()
         self._owners = Owners(self._group)
         self._repeats = Owners(self._group, "Idempotency-Key")
-        self._sessions = Sessions(self._house, self._store, self._runs, self._owners, self._release)
+        self._sessions = Sessions(self._services, self._store, self._runs, self._owners, self._release)
         try:
             await self._sessions.recover()
         except BaseException as error:
@@ -160,7 +161,7 @@ class Runner:
         self._raw.discard(run)
         usage = run.usage
         for kind, tokens in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
-            self._house.metrics.tokens(run.model.id, kind, tokens)
+            self._services.metrics.tokens(run.model.id, kind, tokens)
 
     async def preview(self, turn: Turn) -> tuple[int, ...]:
         """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
@@ -268,14 +269,14 @@ class Runner:
     ) -> Leg:
         assert self._group is not None
         run = admitted.run
-        leg = Leg(self._house, run, session, model, admitted.calls, admitted.then, admitted.prompt, place)
+        leg = Leg(self._services, run, session, model, admitted.calls, admitted.then, admitted.prompt, place)
         scope = anyio.CancelScope()
         seat = object()
         self._places.settle(seat, session.principal)
         run.begin_leg(scope, of_request=of_request, grace_s=grace_s)
         self._runs.add(run)
         if not run.rounds:
-            self._house.metrics.run_started(model.id)
+            self._services.metrics.run_started(model.id)
         self._group.start_soon(self._drive, leg, scope, seat)
         return leg
 
@@ -337,7 +338,7 @@ class Runner:
             run = await self._runs.find(run_id)
             session = await self._runs.session(run)
             model = self.models.find(run.model)
-            calls = await decide(self._house, self._runs, run, session, pause_id, decision)
+            calls = await decide(self._services, self._runs, run, session, pause_id, decision)
             self._begin_leg(Admitted(run, calls), session, model, of_request=False)
         return run
 
@@ -396,7 +397,7 @@ class Runner:
 
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""
-        decision = self._house.policy.decide_direct(name, has_word=principal.is_person)
+        decision = self._services.policy.decide_direct(name, has_word=principal.is_person)
         return decision.permission is Permission.ASK
 
     async def call_tool(
@@ -412,7 +413,7 @@ class Runner:
 
         `approved`: a person has been asked about this very call.
         """
-        decision = self._house.policy.decide_direct(name, has_word=principal.is_person or approved)
+        decision = self._services.policy.decide_direct(name, has_word=principal.is_person or approved)
         if decision.permission is not Permission.AUTO:
             return ToolResult(decision.reason, is_error=True)
         context = CallContext(principal.id, None, None, f"call_{uuid4().hex[:24]}", progress)

@@ -10,7 +10,6 @@ import anyio
 from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.ledgers import fingerprint
-from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.owners import Key
 from tenuto.runtime.loop.pending import PendingCall, closing, results_of
@@ -18,6 +17,7 @@ from tenuto.runtime.loop.recent import Recent
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced
+from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
@@ -48,12 +48,12 @@ class Runs:
     follows their events. Everything else is read from the store, and is one object for as long as anybody has it.
     """
 
-    def __init__(self, house: House, store: Store, models: Models) -> None:
-        self._house = house
+    def __init__(self, services: Services, store: Store, models: Models) -> None:
+        self._services = services
         self._store = store
         self._models = models
         self._open: dict[str, Run] = {}
-        self._recent = Recent(house.clock)
+        self._recent = Recent(services.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._loading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._unkept: dict[str, Run] = {}
@@ -153,7 +153,7 @@ class Runs:
 
     async def session(self, run: Run) -> Session:
         """The session of a run. Called by its owner."""
-        session = await self._house.directory.get(run.record.principal, run.session_id)
+        session = await self._services.directory.get(run.record.principal, run.session_id)
         if session is None or session.uid != run.record.session_uid:
             raise NotFound("session", run.session_id)
         return session
@@ -180,12 +180,12 @@ class Runs:
         draft.ahead.open_run = None
         record = await self.closing(run, draft, happening)
         with self.unsettling(run):
-            await self._house.directory.keep(draft)
+            await self._services.directory.keep(draft)
         self.closed(run, record)
 
     async def closing(self, run: Run, draft: Draft, happening: Happening) -> RunRecord:
         """Let a draft end a run that has no leg under way; the record that the run has once the draft is kept."""
-        now, error = self._house.clock(), None
+        now, error = self._services.clock(), None
         if run.unkept_end is not None:
             happening, error = Happening.FAIL, run.unkept_end.error
         stop_reason, why = _WHY[happening]
@@ -213,7 +213,7 @@ class Runs:
             return
         run.emit(RunDone(record.status, record.stop_reason or "", record.error))
         self.settle(run)
-        self._house.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
+        self._services.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
 
     async def _fitted(self, run: Run, session: Session, results: list[ToolResultItem]) -> list[ToolResultItem]:
         """What the model gets to read of each result, where it is still served and the run's options can be read."""
@@ -242,12 +242,12 @@ class Runs:
         address = None if record is None else await self._store.address(record.session_uid)
         if address is None:
             return None
-        await self._house.directory.settle(*address)  # what was read before that may not be what is kept
+        await self._services.directory.settle(*address)  # what was read before that may not be what is kept
         record = await self._store.run(run_id)
         if record is None:
             return None
         run = Run(record, address[1], stored=True)
-        run.restore(await self._last_event(record), self._house.clock())
+        run.restore(await self._last_event(record), self._services.clock())
         self._live[run_id] = run
         if not record.status.is_open:
             self._recent.put(run)

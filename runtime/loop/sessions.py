@@ -10,12 +10,12 @@ import anyio
 
 from tenuto.errors import NotFound, Overloaded, RunUnreadable, SessionBusy, SessionDamaged, StoreFailed
 from tenuto.runtime.loop.intake import Found
-from tenuto.runtime.loop.leg import House
 from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening
 from tenuto.runtime.loop.runs import DUE, Runs
+from tenuto.runtime.loop.services import Services
 from tenuto.sessions import transfer
 from tenuto.sessions.directory import begun
 from tenuto.sessions.match import fits
@@ -32,8 +32,10 @@ class Sessions:
     `release` is told the uid of each session that is gone, of which no model keeps anything then.
     """
 
-    def __init__(self, house: House, store: Store, runs: Runs, owners: Owners, release: Callable[[str], None]) -> None:
-        self._directory, self._clock = house.directory, house.clock
+    def __init__(
+        self, services: Services, store: Store, runs: Runs, owners: Owners, release: Callable[[str], None]
+    ) -> None:
+        self._directory, self._clock = services.directory, services.clock
         self._store, self._runs, self._owners = store, runs, owners
         self._release = release
 

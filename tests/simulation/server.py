@@ -16,12 +16,12 @@ from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
-from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.principal import Principal
@@ -91,9 +91,11 @@ class Server:
         models = Models([Model("scripted", reads, self.engine, backend.info, play.clock(), temperature=0.0)])
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
-        house = House(self.directory, self.registry, policy, Metrics(), Expiries(CLIENT_S, APPROVAL_S), play.clock)
+        services = Services(
+            self.directory, self.registry, policy, Metrics(), Expiries(CLIENT_S, APPROVAL_S), play.clock
+        )
         try:
-            async with Runner(house, self.store, models, Defaults(deadline_s=60.0)) as self.runner:
+            async with Runner(services, self.store, models, Defaults(deadline_s=60.0)) as self.runner:
                 self.runner.watchers.append(lambda run: play.legs.update([run.id]))
                 self.ready.set()
                 await self._leave.wait()

@@ -20,12 +20,12 @@ from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Defaults
-from tenuto.runtime.loop.leg import Expiries, House
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes, Sharing
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import StoredNotes
@@ -137,7 +137,7 @@ class Process:
             client = EngineClient(name, backend.info.slots, engine, QueueLimits(setup.queue))
             models.append(Model(name, codecs[name], client, backend.info, self.clock(), temperature=0.0))
         self.models = Models(models)
-        house = House(
+        services = Services(
             self.directory,
             self.registry,
             Policy(self.registry, setup.configured, setup.everywhere),
@@ -147,7 +147,7 @@ class Process:
             SharedPrefixes(setup.sharing),
         )
         try:
-            async with Runner(house, self.store, self.models, setup.defaults) as self.runner:
+            async with Runner(services, self.store, self.models, setup.defaults) as self.runner:
                 self.ready.set()
                 await self._leave.wait()
         finally:

@@ -146,9 +146,9 @@ MUTATIONS = (
         (
             Edit(
                 "runtime/loop/decisions.py",
-                "draft.ahead.approved |= {house.policy.remembered_as(pause.tool)}",
+                "draft.ahead.approved |= {services.policy.remembered_as(pause.tool)}",
                 "session.approved = draft.ahead.approved = draft.ahead.approved"
-                " | {house.policy.remembered_as(pause.tool)}",
+                " | {services.policy.remembered_as(pause.tool)}",
             ),
         ),
     ),

@@ -1,0 +1,33 @@
+"""What every run uses and none owns: the sessions, the tools and their policy, the clock. Composition, no logic."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tenuto.runtime.loop.policy import Policy
+from tenuto.runtime.loop.sharing import SharedPrefixes
+from tenuto.runtime.metrics import Metrics
+from tenuto.sessions.directory import Directory
+from tenuto.tools.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Expiries:
+    """How long a pause waits, in seconds."""
+
+    client_tool_s: float = 24 * 3600.0
+    approval_s: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every run uses and none owns."""
+
+    directory: Directory
+    registry: Registry
+    policy: Policy
+    metrics: Metrics
+    expiries: Expiries
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch."""
+    shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
