@@ -1,40 +1,35 @@
 """One leg of a run: rounds and calls, from a start or an answer to a pause, up to the next pause or the end.
 
-Commit points: (a), the run and its input, is the runner's, before a leg begins. Here are (b) a round with its tokens
-and the calls that it begins, (c) each result, (d) the pause and (e) the end, committed before the client is told.
+What is to be kept goes through `LegCommits`, before the client is told.
 """
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
-from uuid import uuid4
 
 import anyio
 
-from tenuto.errors import CommitUnsettled, GenerationFailed, ShuttingDown, TenutoError
+from tenuto.errors import GenerationFailed, ShuttingDown, TenutoError
 from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
-from tenuto.runtime.loop.answer import announced
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.engine_client import Place
-from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused
+from tenuto.runtime.loop.events import RoundEnded
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
+from tenuto.runtime.loop.leg_commits import LegCommits
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
+from tenuto.runtime.loop.run_states import Happening
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.text import TextStream
-from tenuto.sessions.changes import Change, SaveCall, SavePause, SaveRun
-from tenuto.sessions.draft import Draft
-from tenuto.sessions.items import Item, ToolCall
-from tenuto.sessions.records import CallStatus, PauseReason, PauseRecord, PauseStatus, RunStatus
+from tenuto.sessions.items import Item
+from tenuto.sessions.records import CallStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
 
@@ -62,8 +57,7 @@ class Leg:
     rendered: Prompt | None = None
     """What the first round reads, where it has been rendered already."""
     place: Place | None = None
-    _draft: Draft = field(init=False)
-    """What the session will be with the next commit."""
+    _kept: LegCommits = field(init=False)
     _deadline: float = 0.0
     _last_round: str | None = None
     """Why the next round is the last, once that is so."""
@@ -73,7 +67,7 @@ class Leg:
     _reader: RoundReader | None = None
 
     def __post_init__(self) -> None:
-        self._draft = Draft(self.session)
+        self._kept = LegCommits(self.services, self.run, self.session)
 
     @property
     def _sequence(self) -> str:
@@ -111,15 +105,15 @@ class Leg:
     async def _round(self) -> bool:
         """Let the model speak once. False where that ended the run."""
         options = self.run.options
-        items = self._draft.items
+        items = self._kept.draft.items
         self._prompt, self.rendered = self.rendered, None
         if self._prompt is None:
             self._prompt = await read(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
-            await self._end(Happening.CUT, "length")
+            await self._kept.end(Happening.CUT, "length")
             return False
-        extend(self._draft, self._prompt)
+        extend(self._kept.draft, self._prompt)
         self._begin_round(tokens)
         assert self._reader is not None
         assert self._opened is not None
@@ -179,8 +173,8 @@ class Leg:
         usage = outcome.usage
         if not self.run.rounds and self.run.options.miss_reason is not None:
             usage = replace(usage, miss_reason=self.run.options.miss_reason)
-        self._draft.add((outcome.item,))
-        self._draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
+        self._kept.draft.add((outcome.item,))
+        self._kept.draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
         self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
         self._opened = self._reader = None
@@ -203,10 +197,10 @@ class Leg:
                 raise ShuttingDown("the engine has stopped")
             case StopCause.LIMIT:
                 self.run.drop_cut_calls()
-                await self._end(Happening.CUT, "length")
+                await self._kept.end(Happening.CUT, "length")
                 return False
         if not outcome.item.calls:
-            await self._end(Happening.COMPLETE, self._last_round or outcome.cause.value)
+            await self._kept.end(Happening.COMPLETE, self._last_round or outcome.cause.value)
             return False
         self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.services.policy.repeatable)
         return True
@@ -221,7 +215,7 @@ class Leg:
             self.run,
             self.session.uid,
             self.services.registry,
-            self._commit,
+            self._kept.commit,
             self._count_call,
             self._deadline,
             self.services.clock,
@@ -229,11 +223,11 @@ class Leg:
         waiting = [call for call in self.calls if call.record.status is not CallStatus.FINISHED and call.call.server]
         ask = await self._make_or_refuse(runner, waiting)
         if ask is not None:
-            await self._pause_for_approval(ask)
+            await self._kept.pause_for_approval(ask, self.calls)
             return False
         missing = [call for call in self.calls if call.record.status is not CallStatus.FINISHED]
         if missing:
-            await self._pause_for_client(missing)
+            await self._kept.pause_for_client(missing, self.calls)
             return False
         self.run.tool_rounds += any(call.call.server for call in self.calls)
         self._decide_last_round()
@@ -287,12 +281,12 @@ class Leg:
         results = [call.result for call in self.calls if call.result is not None]
         not_run = all(call.call.server for call in self.calls) and self.run.options.max_tool_rounds == 0
         shown, fits = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
-        self._draft.add([*shown, *self.then])
+        self._kept.draft.add([*shown, *self.then])
         self.calls, self.then = [], ()
         if not_run:
-            await self._end(Happening.COMPLETE, "max_tool_rounds")
+            await self._kept.end(Happening.COMPLETE, "max_tool_rounds")
         elif not fits:
-            await self._end(Happening.CUT, "length")
+            await self._kept.end(Happening.CUT, "length")
         return fits and not not_run
 
     def _count_call(self, name: str, status: str) -> None:
@@ -300,74 +294,7 @@ class Leg:
         if found is not None:
             self.services.metrics.tool_call(found.server, name, status)
 
-    # Pauses.
-
-    async def _pause_for_approval(self, pending: PendingCall) -> None:
-        now = self.services.clock()
-        record = PauseRecord(
-            id=f"appr_{uuid4().hex[:24]}",
-            run_id=self.run.id,
-            session_uid=self.session.uid,
-            principal=self.run.record.principal,
-            reason=PauseReason.APPROVAL,
-            call_id=pending.call.id,
-            tool=pending.call.name,
-            arguments=pending.call.arguments,
-            status=PauseStatus.OPEN,
-            created_at=now,
-            expires_at=now + self.services.expiries.approval_s,
-        )
-        event = RunPaused(
-            PauseReason.APPROVAL, pending.record.round, (pending.call,), record.expires_at, pause_id=record.id
-        )
-        await self._pause(event, SavePause(record))
-        self.run.pause = record
-
-    async def _pause_for_client(self, missing: Sequence[PendingCall]) -> None:
-        calls = tuple(pending.call for pending in missing)
-        expires = self.services.clock() + self.services.expiries.client_tool_s
-        self._announce(missing[0].record.round, calls)
-        await self._pause(RunPaused(PauseReason.CLIENT_TOOL, missing[0].record.round, calls, expires))
-
-    def _announce(self, round: int, calls: Sequence[ToolCall]) -> None:
-        """Tell of calls that the present leg has not told of: a person had to decide about others of their round."""
-        told = self.run.leg.answer.calls
-        known = {call.id for call in told}
-        for call in calls:
-            if call.id not in known:
-                for event in announced(round, len(told), call):
-                    self.run.emit(event)
-
-    async def _pause(self, event: RunPaused, *changes: Change) -> None:
-        waiting = {"reason": event.reason, "expires_at": event.expires_at}
-        saved = [SaveCall(pending.record) for pending in self.calls]
-        await self._finish_leg(Happening.PAUSE, event, *saved, *changes, **waiting)
-
-    # Ends.
-
-    async def _end(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
-        self._draft.ahead.open_run = None
-        text, code = (None, None) if error is None else (str(error), error.code)
-        event = RunDone(TABLE[RunStatus.RUNNING, happening].to, stop_reason, text, code)
-        await self._finish_leg(happening, event, stop_reason=stop_reason, error=text)
-        self._count_end(event.status)
-
-    def _count_end(self, status: RunStatus) -> None:
-        self.services.metrics.observe_run(self.model.id, status.value, self.services.clock() - self.run.created_at)
-
-    async def _finish_leg(
-        self, happening: Happening, event: RunPaused | RunDone, *changes: Change, **fields: Any
-    ) -> None:
-        """Commit how the leg ended, then tell it."""
-        figures = {"usage": self.run.usage_json(), "answer": self.run.answer_at(event)}
-        record = advanced(self.run.record, happening, self.services.clock(), **figures, **fields)
-        self._draft.save()
-        self._draft.mark_turns(record.first_item)
-        with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
-            await self._commit(*changes, SaveRun(record))
-        self.run.record = record
-        self.run.pending = self.calls if isinstance(event, RunPaused) else []
-        self.run.emit(event)
+    # An end before its time.
 
     async def _break_off(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
         """End the run before its time: the model stops, and calls without a result get one that says so."""
@@ -377,7 +304,7 @@ class Leg:
                 self.run.drop_cut_calls()
                 if self.calls:
                     await self._draft_stand_ins(stop_reason)
-                await self._end(happening, stop_reason, error)
+                await self._kept.end(happening, stop_reason, error)
             except Exception as failure:
                 self._lose_end(failure, error)
 
@@ -402,40 +329,12 @@ class Leg:
 
     async def _draft_stand_ins(self, why: str) -> None:
         results = results_of(self.calls, why)
-        self._draft.also(*closing(self.calls, results, self.services.clock()))
+        self._kept.draft.also(*closing(self.calls, results, self.services.clock()))
         shown, _ = await fit_all(self.model.codec, results, self.model.context - self.run.ledger_tokens)
-        self._draft.add(shown)
+        self._kept.draft.add(shown)
         self.calls = []
 
     def _lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
-        """How the run ended cannot be kept: tell what ended it, else what went wrong with the end.
-
-        The session is as it was last kept; housekeeping closes the run.
-        """
-        log.error("the end of run %s could not be kept", self.run.id, exc_info=failure)
+        """How the run ended cannot be kept: its sequence may be ahead of the session, so the model forgets it."""
         self.model.engine.release(self._sequence)
-        error = cause or failure
-        if not isinstance(error, TenutoError):
-            error = TenutoError("an internal error; the log has it")
-        self.run.unkept_end = RunDone(RunStatus.FAILED, "error", str(error), error.code)
-        self.run.emit(self.run.unkept_end)
-        self._count_end(RunStatus.FAILED)
-
-    async def _commit(self, *changes: Change) -> None:
-        """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
-        try:
-            await self._try_to_commit(*changes)
-        except CommitUnsettled:
-            self.run.is_in_doubt = True
-            raise
-
-    async def _try_to_commit(self, *changes: Change) -> None:
-        if self._draft.is_empty:  # results of calls that were made at once come at once
-            try:
-                await self.services.directory.commit(self.session, *changes)
-            except TenutoError:
-                self._draft.also(*changes)
-                raise
-            return
-        await self.services.directory.keep(self._draft, *changes)
-        self._draft = Draft(self.session)
+        self._kept.lose_end(failure, cause)

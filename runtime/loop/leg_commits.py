@@ -1,0 +1,148 @@
+"""What a leg keeps: rounds, results, its pause or its end, each committed before anybody is told of it.
+
+Commit points: (a), the run and its input, is the intake's, before a leg begins. Here are (b) a round with its tokens
+and the calls that it begins, (c) each result, (d) the pause and (e) the end.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import anyio
+
+from tenuto.errors import CommitUnsettled, TenutoError
+from tenuto.runtime.loop.answer import announced
+from tenuto.runtime.loop.events import RunDone, RunPaused
+from tenuto.runtime.loop.pending import PendingCall
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
+from tenuto.runtime.loop.services import Services
+from tenuto.sessions.changes import Change, SaveCall, SavePause, SaveRun
+from tenuto.sessions.draft import Draft
+from tenuto.sessions.items import ToolCall
+from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
+from tenuto.sessions.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class LegCommits:
+    """The draft of one leg and its commits. Event-loop thread only, as the leg is."""
+
+    def __init__(self, services: Services, run: Run, session: Session) -> None:
+        self._services, self._run, self._session = services, run, session
+        self.draft = Draft(session)
+        """What the session will be with the next commit."""
+
+    async def commit(self, *changes: Change) -> None:
+        """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
+        try:
+            await self._commit(*changes)
+        except CommitUnsettled:
+            self._run.is_in_doubt = True
+            raise
+
+    async def _commit(self, *changes: Change) -> None:
+        if self.draft.is_empty:  # results of calls that were made at once come at once
+            try:
+                await self._services.directory.commit(self._session, *changes)
+            except TenutoError:
+                self.draft.also(*changes)
+                raise
+            return
+        await self._services.directory.keep(self.draft, *changes)
+        self.draft = Draft(self._session)
+
+    # Pauses. `calls` are all of the round; they are kept as they stand.
+
+    async def pause_for_approval(self, pending: PendingCall, calls: Sequence[PendingCall]) -> None:
+        """Wait for a person to decide about a call."""
+        now, run = self._services.clock(), self._run
+        record = PauseRecord(
+            id=f"appr_{uuid4().hex[:24]}",
+            run_id=run.id,
+            session_uid=self._session.uid,
+            principal=run.record.principal,
+            reason=PauseReason.APPROVAL,
+            call_id=pending.call.id,
+            tool=pending.call.name,
+            arguments=pending.call.arguments,
+            status=PauseStatus.OPEN,
+            created_at=now,
+            expires_at=now + self._services.expiries.approval_s,
+        )
+        event = RunPaused(
+            PauseReason.APPROVAL, pending.record.round, (pending.call,), record.expires_at, pause_id=record.id
+        )
+        await self._pause(event, calls, SavePause(record))
+        run.pause = record
+
+    async def pause_for_client(self, missing: Sequence[PendingCall], calls: Sequence[PendingCall]) -> None:
+        """Wait for the client to bring the results of its own calls."""
+        told = tuple(pending.call for pending in missing)
+        expires = self._services.clock() + self._services.expiries.client_tool_s
+        self._announce(missing[0].record.round, told)
+        await self._pause(RunPaused(PauseReason.CLIENT_TOOL, missing[0].record.round, told, expires), calls)
+
+    def _announce(self, round: int, calls: Sequence[ToolCall]) -> None:
+        """Tell of calls that the present leg has not told of: a person had to decide about others of their round."""
+        told = self._run.leg.answer.calls
+        known = {call.id for call in told}
+        for call in calls:
+            if call.id not in known:
+                for event in announced(round, len(told), call):
+                    self._run.emit(event)
+
+    async def _pause(self, event: RunPaused, calls: Sequence[PendingCall], *changes: Change) -> None:
+        waiting = {"reason": event.reason, "expires_at": event.expires_at}
+        saved = [SaveCall(pending.record) for pending in calls]
+        await self._close(Happening.PAUSE, event, calls, *saved, *changes, **waiting)
+
+    # Ends.
+
+    async def end(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
+        """The run has ended, with all that is in the draft."""
+        self.draft.ahead.open_run = None
+        text, code = (None, None) if error is None else (str(error), error.code)
+        event = RunDone(TABLE[RunStatus.RUNNING, happening].to, stop_reason, text, code)
+        await self._close(happening, event, (), stop_reason=stop_reason, error=text)
+        self._count_end(event.status)
+
+    def lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
+        """How the run ended cannot be kept: tell what ended it, else what went wrong with the end.
+
+        The session is as it was last kept; housekeeping closes the run.
+        """
+        run = self._run
+        log.error("the end of run %s could not be kept", run.id, exc_info=failure)
+        error = cause or failure
+        if not isinstance(error, TenutoError):
+            error = TenutoError("an internal error; the log has it")
+        run.unkept_end = RunDone(RunStatus.FAILED, "error", str(error), error.code)
+        run.emit(run.unkept_end)
+        self._count_end(RunStatus.FAILED)
+
+    async def _close(
+        self,
+        happening: Happening,
+        event: RunPaused | RunDone,
+        waiting: Sequence[PendingCall],
+        *changes: Change,
+        **fields: Any,
+    ) -> None:
+        """Commit how the leg ended, then tell it. `waiting`: the calls that the run waits with."""
+        run = self._run
+        figures = {"usage": run.usage_json(), "answer": run.answer_at(event)}
+        record = advanced(run.record, happening, self._services.clock(), **figures, **fields)
+        self.draft.save()
+        self.draft.mark_turns(record.first_item)
+        with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
+            await self.commit(*changes, SaveRun(record))
+        run.record = record
+        run.pending = list(waiting)
+        run.emit(event)
+
+    def _count_end(self, status: RunStatus) -> None:
+        run, clock = self._run, self._services.clock
+        self._services.metrics.observe_run(run.model, status.value, clock() - run.created_at)
