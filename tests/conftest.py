@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.server import Server, script
+from tests.e2e.server import PROGRAM, Server, script
 from tests.embedded import FORMS
 
 Start = Callable[..., Server]
@@ -33,14 +33,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def begin(
         *arguments: str,
         model: str | None = None,
-        program: tuple[str, ...] = ("-m", "tenuto"),
+        program: tuple[str, ...] = PROGRAM,
+        whole: bool = False,
         rules: Any = (),
         **settings: Any,
     ) -> Server:
         folder = tmp_path / f"server-{len(servers)}"
         folder.mkdir()
         name = script(folder / "model.json", rules, **settings) if model is None else model
-        server = Server(folder, name, arguments, program=program)
+        server = Server(folder, name, arguments, program=program, whole=whole)
         servers.append(server)
         return server.start()
 

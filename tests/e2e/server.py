@@ -14,9 +14,12 @@ from typing import Any
 
 import httpx
 
+from tests.e2e.forked import POSSIBLE, Forked
+
 READY = "tenuto ready on "
 START_S = 120.0
 STOP_S = 30.0
+PROGRAM = ("-m", "tenuto")
 
 
 def script(path: Path, rules: Sequence[Mapping[str, Any]] = (), **settings: Any) -> str:
@@ -39,9 +42,11 @@ class Server:
     model: str
     arguments: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    program: tuple[str, ...] = ("-m", "tenuto")
+    program: tuple[str, ...] = PROGRAM
+    whole: bool = False
+    """Begin with a new interpreter, as users do: for tests of the start itself, and of what a process takes."""
     url: str = ""
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str] | Forked | None = None
 
     @property
     def data_dir(self) -> Path:
@@ -56,17 +61,21 @@ class Server:
 
     def start(self) -> "Server":
         """Start it and wait for the ready line."""
-        command = [sys.executable, *self.program, "serve", "--port", "0", "--data-dir", str(self.data_dir)]
+        arguments = ["serve", "--port", "0", "--data-dir", str(self.data_dir), "--model", self.model, *self.arguments]
+        variables = {**environment(self.folder), **self.variables}
         with (self.folder / "stderr.log").open("a") as log:
-            self.process = subprocess.Popen(
-                [*command, "--model", self.model, *self.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**environment(self.folder), **self.variables},
-                cwd=self.folder,
-            )
+            if POSSIBLE and self.program == PROGRAM and not self.whole:
+                self.process = Forked(arguments, stderr=log.fileno(), env=variables, cwd=self.folder)
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, *self.program, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=variables,
+                    cwd=self.folder,
+                )
         line = self._first_line(START_S)
         assert line.startswith(READY), f"instead of the ready line came {line!r}; the log:\n{self.log[-4000:]}"
         self.url = line.removeprefix(READY).strip()

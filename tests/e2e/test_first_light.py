@@ -1,5 +1,7 @@
 """The embedded model as users get it: it calls a tool, its sequence pauses, resumes for nothing, and answers."""
 
+from collections.abc import Iterator
+
 import anyio
 import pytest
 from mcp import Client
@@ -13,13 +15,18 @@ pytestmark = pytest.mark.slow
 QUESTIONS = [("What is 17 * 23?", "391"), ("What is 5 + 6?", "11"), ("What is 144 / 12?", "12")]
 
 
-@pytest.fixture
-def embedded(start: Start, embedded_model: str) -> Server:
-    return start(model=embedded_model)
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory, embedded_model: str) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("first-light"), embedded_model, whole=True)
+    try:
+        yield server.start()
+    finally:
+        server.close()
 
 
-def test_it_answers_from_a_tool_over_openai_and_computes_only_what_is_new(embedded: Server) -> None:
-    client = OpenAI(base_url=f"{embedded.url}/v1", api_key="none", max_retries=0)
+def test_it_answers_from_a_tool_over_openai_and_computes_only_what_is_new(start: Start, embedded_model: str) -> None:
+    server = start(model=embedded_model)  # of its own: nothing is in its cache yet
+    client = OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
     for number, (question, result) in enumerate(QUESTIONS):
         answer = client.chat.completions.create(
             model="default",

@@ -41,7 +41,7 @@ JSON = {"content-type": "application/json"}
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only there memory is told so")
 def test_what_large_requests_took_goes_back_to_the_system(start: Start) -> None:
-    server = start()
+    server = start(whole=True)
     refused(server.url, 0)  # what a first request loads stays
     before = resident_mb(server)
     senders = [threading.Thread(target=refused, args=(server.url, seed)) for seed in range(8)]

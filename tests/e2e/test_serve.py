@@ -33,7 +33,7 @@ def ask(server: Server, text: str, **extra: object) -> httpx.Response:
 
 
 def test_the_ready_line_comes_when_requests_are_answered(start: Start) -> None:
-    server = start()
+    server = start(whole=True)
     with server.client() as client:
         assert client.get("/ready").status_code == 200
     assert ask(server, "hello").json()["choices"][0]["message"]["content"] == "hello"
@@ -57,7 +57,7 @@ def test_what_a_server_began_with_is_not_looked_at_by_the_garbage_collector_agai
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_frees_the_folder(start: Start, number: signal.Signals) -> None:
-    server = start()
+    server = start(whole=True)
     assert server.stop(number) == 0
     assert not (server.data_dir / "owner.json").exists()
     assert "Traceback" not in server.log
@@ -65,7 +65,7 @@ def test_a_signal_ends_it_cleanly_and_frees_the_folder(start: Start, number: sig
 
 
 def test_a_session_is_there_after_kill_9(start: Start) -> None:
-    server = start()
+    server = start(whole=True)
     ask(server, "first", session_id="s").raise_for_status()
     server.kill()
     server.start()
