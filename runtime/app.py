@@ -82,6 +82,8 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         models = await _models(settings, stack)
 
         services = Services(
+            store=store,
+            models=models,
             directory=Directory(store, implicit_ttl_s=settings.implicit_session_s),
             registry=registry,
             policy=_policy(registry, configs, settings),
@@ -90,7 +92,7 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
             shared_prefixes=SharedPrefixes(settings.shared_prefixes),
         )
         await stack.enter_async_context(beside(store.keep_trying))
-        runner = await stack.enter_async_context(Runner(services, store, models, _defaults(settings)))
+        runner = await stack.enter_async_context(Runner(services, _defaults(settings)))
 
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Self
 from uuid import uuid4
 
+import anyio
+
 from tenuto.errors import ContextTooLong, GenerationFailed, InvalidRequest
 from tenuto.pipelines.base import Sampling
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Sampled, StopCause, Stopped
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.events import TextLogprob
 from tenuto.runtime.loop.holding import check_bias
-from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.text import Shown, TextStream
+from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.principal import Principal
 
 
@@ -107,6 +110,39 @@ class RawRun:
     def _finish(self) -> Shown:
         last, rest = self._text.push(self._decoder.flush()), self._text.flush()
         return Shown(last.text + rest.text, last.logprobs + rest.logprobs)
+
+
+class RawRuns:
+    """Those that are under way. Event-loop thread only."""
+
+    def __init__(self, models: Models, metrics: Metrics) -> None:
+        self._models, self._metrics = models, metrics
+        self._open: set[RawRun] = set()
+        self._ends = anyio.Event()
+
+    def begin(self, request: RawRequest) -> RawRun:
+        """Begin one, which whoever reads it must read to its end or close. Raises what `RawRun` does, and NotFound."""
+        run = RawRun(self._models.find(request.model), request, self._ended)
+        self._open.add(run)
+        return run
+
+    def close(self) -> None:
+        """Stop all of them."""
+        for run in list(self._open):
+            run.close()
+
+    async def rest(self) -> None:
+        """Return when none is under way."""
+        while self._open:
+            self._ends = anyio.Event()
+            await self._ends.wait()
+
+    def _ended(self, run: RawRun) -> None:
+        self._open.discard(run)
+        self._ends.set()
+        usage = run.usage
+        for kind, tokens in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
+            self._metrics.tokens(run.model.id, kind, tokens)
 
 
 def _check(model: Model, request: RawRequest) -> None:

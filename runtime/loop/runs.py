@@ -10,7 +10,6 @@ import anyio
 from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.ledgers import fingerprint
-from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.owners import Key
 from tenuto.runtime.loop.pending import PendingCall, closing, results_of
 from tenuto.runtime.loop.recent import Recent
@@ -24,7 +23,6 @@ from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
 from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, PauseRecord, PauseStatus, RunRecord, RunStatus
 from tenuto.sessions.rounds import outstanding
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +46,10 @@ class Runs:
     follows their events. Everything else is read from the store, and is one object for as long as anybody has it.
     """
 
-    def __init__(self, services: Services, store: Store, models: Models) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._store = store
-        self._models = models
+        self._store = services.store
+        self._models = services.models
         self._open: dict[str, Run] = {}
         self._recent = Recent(services.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()

@@ -1,13 +1,15 @@
-"""What every run uses and none owns: the sessions, the tools and their policy, the clock. Composition, no logic."""
+"""What every run uses and none owns: store, models, tools and their policy, clock. Composition, no logic."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
+from tenuto.sessions.store import Store
 from tenuto.tools.registry import Registry
 
 
@@ -23,7 +25,9 @@ class Expiries:
 class Services:
     """What every run uses and none owns."""
 
+    store: Store
     directory: Directory
+    models: Models
     registry: Registry
     policy: Policy
     metrics: Metrics

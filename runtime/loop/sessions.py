@@ -21,7 +21,6 @@ from tenuto.sessions.directory import begun
 from tenuto.sessions.match import fits
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +31,9 @@ class Sessions:
     `release` is told the uid of each session that is gone, of which no model keeps anything then.
     """
 
-    def __init__(
-        self, services: Services, store: Store, runs: Runs, owners: Owners, release: Callable[[str], None]
-    ) -> None:
+    def __init__(self, services: Services, runs: Runs, owners: Owners, release: Callable[[str], None]) -> None:
         self._directory, self._clock = services.directory, services.clock
-        self._store, self._runs, self._owners = store, runs, owners
+        self._store, self._runs, self._owners = services.store, runs, owners
         self._release = release
 
     async def fetch(self, principal: str, id: str) -> Session | None:

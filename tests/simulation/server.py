@@ -92,10 +92,17 @@ class Server:
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
         services = Services(
-            self.directory, self.registry, policy, Metrics(), Expiries(CLIENT_S, APPROVAL_S), play.clock
+            self.store,
+            self.directory,
+            models,
+            self.registry,
+            policy,
+            Metrics(),
+            Expiries(CLIENT_S, APPROVAL_S),
+            play.clock,
         )
         try:
-            async with Runner(services, self.store, models, Defaults(deadline_s=60.0)) as self.runner:
+            async with Runner(services, Defaults(deadline_s=60.0)) as self.runner:
                 self.runner.watchers.append(lambda run: play.legs.update([run.id]))
                 self.ready.set()
                 await self._leave.wait()
@@ -168,7 +175,7 @@ class Server:
             "the number of runs at work": self.working(),
             "the number of ends that are not kept": self.unkept(),
             "the number of sessions with commands": self.runner._owners.busy,
-            "the number of keys with requests": self.runner._repeats.busy,
+            "the number of keys with requests": self.runner._turns.repeats.busy,
             "the number of places in the engine's queue": self.engine.places,
             "the number of held locks": sum(lock.locked() for lock in self.directory._locks.values()),
             "the number of reads": self.store._reading,

@@ -138,7 +138,9 @@ class Process:
             models.append(Model(name, codecs[name], client, backend.info, self.clock(), temperature=0.0))
         self.models = Models(models)
         services = Services(
+            self.store,
             self.directory,
+            self.models,
             self.registry,
             Policy(self.registry, setup.configured, setup.everywhere),
             Metrics(),
@@ -147,7 +149,7 @@ class Process:
             SharedPrefixes(setup.sharing),
         )
         try:
-            async with Runner(services, self.store, self.models, setup.defaults) as self.runner:
+            async with Runner(services, setup.defaults) as self.runner:
                 self.ready.set()
                 await self._leave.wait()
         finally:

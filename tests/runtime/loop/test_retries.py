@@ -141,7 +141,7 @@ async def test_a_run_whose_client_has_left_goes_on_for_whoever_comes_again_with_
 async def test_when_all_have_left_and_nobody_comes_again_the_run_is_cancelled(
     open_process: Open, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenuto.runtime.loop.runner.GRACE_S", 0.1)
+    monkeypatch.setattr("tenuto.runtime.loop.turns.GRACE_S", 0.1)
     process = await open_process(SLOW)
     runs = [await process.start("slow", **KEY) for _ in range(2)]
     await waits_for(tools)

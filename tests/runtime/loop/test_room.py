@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tenuto.errors import ContextTooLong
 from tenuto.runtime.loop.events import ToolReturned
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length, fit
-from tenuto.runtime.loop.runner import MUCH_TEXT
+from tenuto.runtime.loop.turns import MUCH_TEXT
 from tenuto.sessions.items import Item, ToolResultItem, UserItem, item_to_json
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open

@@ -65,7 +65,7 @@ MUTATIONS = (
 """,
             ),
             Edit(
-                "runtime/loop/runner.py",
+                "runtime/loop/legs.py",
                 """\
         except Exception:  # a bug in the leg is its run's; the others go on
             log.exception("the leg of run %s ended in an error", run.id)

@@ -1,0 +1,174 @@
+"""What begins or resumes a run: turns, admitted to their sessions once for each key, and answers to approvals."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from tenuto.errors import NotFound
+from tenuto.runtime.loop.decisions import Decision, decide
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
+from tenuto.runtime.loop.keys import Keys
+from tenuto.runtime.loop.leg import Leg
+from tenuto.runtime.loop.legs import Legs
+from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.owners import Owners
+from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.runs import Runs
+from tenuto.runtime.loop.services import Services
+from tenuto.runtime.loop.sessions import Sessions
+from tenuto.sessions import transfer
+from tenuto.sessions.principal import Principal
+from tenuto.sessions.session import Session
+
+F = TypeVar("F", bound=Follower | None)
+
+GRACE_S = 60.0
+"""How long a request with an Idempotency-Key goes on after its client has gone: clients that retry come sooner."""
+MANY_ITEMS = 256
+MUCH_TEXT = 1 << 18
+"""A turn that brings more is read in a worker thread."""
+
+
+class Turns:
+    """Admits turns and decisions. Event-loop thread only; what changes a session is a command to its owner."""
+
+    def __init__(
+        self,
+        services: Services,
+        runs: Runs,
+        owners: Owners,
+        sessions: Sessions,
+        legs: Legs,
+        defaults: Defaults,
+        group: TaskGroup,
+    ) -> None:
+        self._services, self._models, self._directory = services, services.models, services.directory
+        self._runs, self._owners, self._sessions, self._legs = runs, owners, sessions, legs
+        self._keys = Keys(services.store, services.clock)
+        self._intake = Intake(services, runs, self._keys, defaults)
+        self.repeats = Owners(group, "Idempotency-Key")
+        """Lets the requests with one key wait for each other."""
+
+    async def start(self, turn: Turn) -> Follower:
+        """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began."""
+        await _read(turn)
+        if turn.idempotency_key is None:
+            return await self._start(turn)
+        # A repeat waits to see what the first has begun, even if the first's client has gone meanwhile.
+        key = (turn.principal.id, turn.idempotency_key)
+        return await self.repeats.ask(key, partial(self._start_once, turn), unheard=_leave)
+
+    async def preview(self, turn: Turn) -> tuple[int, ...]:
+        """The tokens that the model would read of a turn."""
+        model = self._models.find(turn.model)
+        await _read(turn)
+        if turn.session_id is None:
+            return await self._intake.preview(turn, model, None)
+        known = await self._sessions.fetch(turn.principal.id, turn.session_id)
+        # A copy: it may be read in a worker thread, while a leg goes on with the session itself.
+        return await self._intake.preview(turn, model, None if known is None else transfer.snapshot(known))
+
+    async def decide(self, principal: Principal, pause_id: str, decision: Decision) -> Run:
+        """Answer an approval; its run goes on. Raises NotFound, AlreadyDecided."""
+        self._legs.check_open(principal.id)
+        pause = await self._runs.pause(pause_id)
+        if pause is None or pause.principal != principal.id:
+            raise NotFound("approval", pause_id)
+        run = await self._runs.find(pause.run_id, principal.id)
+        work = partial(self._decide, principal.id, run.id, pause_id, decision)
+        return await self._owners.ask((principal.id, run.session_id), work)
+
+    async def _decide(self, principal: str, run_id: str, pause_id: str, decision: Decision) -> Run:
+        with self._legs.admission(principal):
+            run = await self._runs.find(run_id)
+            session = await self._runs.session(run)
+            model = self._models.find(run.model)
+            calls = await decide(self._services, self._runs, run, session, pause_id, decision)
+            self._legs.begin(Admitted(run, calls), session, model, of_request=False)
+        return run
+
+    async def _start_once(self, turn: Turn) -> Follower:
+        return await self._repeated(turn) or await self._start(turn)
+
+    async def _repeated(self, turn: Turn) -> Follower | None:
+        run_id = await self._keys.run_of(turn)
+        if run_id is None:
+            return None
+        try:
+            return Follower(await self._runs.find(run_id, turn.principal.id))
+        except NotFound:  # its session was in memory only, and is there no more
+            return None
+
+    async def _start(self, turn: Turn) -> Follower:
+        model = self._models.find(turn.model)
+        self._legs.check_open(turn.principal.id)
+        if turn.session_id is not None:
+            return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
+        found = None
+        if turn.match and turn.stored:
+            fetch = self._sessions.fetch
+            found = await self._directory.match(turn.principal.id, turn.user, turn.told, fetch)
+        if found is None:
+            return await self._start_new(turn, model)
+        session, at = found
+        follower = await self._ask(turn, session.id, partial(self._go_on, turn, session, model))
+        if follower is not None:
+            return follower
+        branch = await self._sessions.branch(turn, session, at)
+        if branch is None:
+            return await self._start_new(turn, model)
+        return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
+
+    async def _start_new(self, turn: Turn, model: Model) -> Follower:
+        session = self._directory.new(turn.principal.id, user=turn.user, stored=turn.stored)
+        return await self._ask(turn, session.id, partial(self._admit, turn, model, Found(session)))
+
+    async def _ask(self, turn: Turn, session_id: str, work: Callable[[], Awaitable[F]]) -> F:
+        """Let the owner of a session carry out a command that may begin a leg; a client that has gone leaves it."""
+        return await self._owners.ask((turn.principal.id, session_id), work, unheard=_leave)
+
+    async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
+        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.stored)
+        return await self._admit(turn, model, Found(session))
+
+    async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:
+        """Go on with the session that was found by match, if it is still there and still fits."""
+        if await self._directory.get(session.principal, session.id) is not session:
+            return None
+        if await self._intake.goes_on(turn, session):
+            return await self._admit(turn, model, Found(session))
+        return None
+
+    async def _admit(self, turn: Turn, model: Model, found: Found) -> Follower:
+        if found.session.stored:
+            self._services.store.expect_to_write()
+        place = model.engine.reserve(turn.principal.id)
+        leg: Leg | None = None
+        try:
+            with self._legs.admission(turn.principal.id):
+                admitted = await self._intake.admit(turn, model, found)
+                if not found.session.stored:
+                    self._keys.remember(turn, admitted.run.id)
+                grace_s = GRACE_S if turn.idempotency_key else 0.0
+                leg = self._legs.begin(admitted, found.session, model, place=place, of_request=True, grace_s=grace_s)
+        finally:
+            if leg is None:
+                place.give_back()
+        return Follower(leg.run)
+
+
+async def _leave(follower: Follower | None) -> None:
+    """Nobody waits for the leg that a command has begun."""
+    if follower is not None:
+        await follower.disconnected()
+
+
+async def _read(turn: Turn) -> None:
+    """Look at what a turn tells, in a worker thread where that is long."""
+    if len(turn.items) > MANY_ITEMS or sum(len(item.text) for item in turn.items) > MUCH_TEXT:
+        await anyio.to_thread.run_sync(turn.told.read)
