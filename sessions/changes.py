@@ -134,6 +134,9 @@ Change = (
     | PutNote
 )
 
+Beside = SaveRun | SaveCall | SavePause | SaveKey
+"""What is kept with a session and is no part of it."""
+
 
 def whole(session: Session) -> list[Change]:
     """The changes that write a session which the store does not have yet."""

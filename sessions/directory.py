@@ -22,7 +22,7 @@ from tenuto.errors import (
     TenutoError,
 )
 from tenuto.sessions import match
-from tenuto.sessions.changes import Change, DeleteSession, PutNote, SaveSession, whole
+from tenuto.sessions.changes import Beside, Change, DeleteSession, PutNote, whole
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
@@ -144,8 +144,8 @@ class Directory:
         starts = [session.items[:at] for session, at in further]
         return further[0] if further and all(start == starts[0] for start in starts) else None
 
-    async def keep(self, draft: Draft, *changes: Change) -> None:
-        """Commit a draft with further changes, and let the session be what it says. Cancelling does not stop it.
+    async def keep(self, draft: Draft, *changes: Beside) -> None:
+        """Commit a draft with what belongs beside it, and let the session be what it says. Cancelling does not stop it.
 
         Raises:
             NotFound: the session has been deleted, or its time was over; nothing is kept.
@@ -163,16 +163,6 @@ class Directory:
         if session.stored:
             await self._commit(session, *draft.changes(), *changes)
         draft.apply()
-        self._used(session)
-
-    async def commit(self, session: Session, *changes: Change) -> None:
-        """Commit changes that are no part of the session itself. Raises what `keep` does."""
-        self._expect_live(session)
-        if any(isinstance(change, SaveSession) for change in changes):
-            session.updated_at = self._clock()
-            self._prolong(session)
-        if session.stored:
-            await self._commit(session, *changes)
         self._used(session)
 
     def _expect_live(self, session: Session) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tenuto.sessions.changes import AddItems, AddSpans, Change, CutItems, CutSpans, MarkTurns, SaveSession
+from tenuto.sessions.changes import AddItems, AddSpans, Beside, Change, CutItems, CutSpans, MarkTurns, SaveSession
 from tenuto.sessions.items import Item
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Session
@@ -38,7 +38,7 @@ class Draft:
         self._kept = len(session.items)
         self._dropped: list[str] = []
         self._growth: list[_Growth] = []
-        self._more: list[Change] = []
+        self._more: list[Beside] = []
         self._saves = False
         self._mark_since: int | None = None
 
@@ -104,7 +104,7 @@ class Draft:
         self.ahead.trace = self.session.trace.copy()
         return partial(self.ahead.trace.follow, self.ahead.items)
 
-    def also(self, *changes: Change) -> None:
+    def also(self, *changes: Beside) -> None:
         """Keep something else with it: runs, calls, pauses."""
         self._more += changes
 

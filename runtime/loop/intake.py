@@ -168,7 +168,7 @@ class Intake:
         kept = [SaveCall(record) for _, record in fresh]
         if missing:
             with self._runs.unsettling(run):
-                await self._services.directory.commit(session, *kept)
+                await self._services.directory.keep(Draft(session), *kept)
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
         options = inherited(self._options(turn, model, session), run.options, turn)

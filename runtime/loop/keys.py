@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tenuto.errors import IdempotencyMismatch
 from tenuto.runtime.loop.requests import Turn
-from tenuto.sessions.changes import Change, SaveKey
+from tenuto.sessions.changes import SaveKey
 from tenuto.sessions.records import KeyRecord
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.store import Store
@@ -37,7 +37,7 @@ class Keys:
             raise IdempotencyMismatch(f"the Idempotency-Key {key!r} came before with another body")
         return known.run_id
 
-    def saving(self, turn: Turn, run_id: str) -> list[Change]:
+    def saving(self, turn: Turn, run_id: str) -> list[SaveKey]:
         """The change that lets the turn's key, if it has one, stand for a run."""
         if turn.idempotency_key is None:
             return []
@@ -47,7 +47,6 @@ class Keys:
     def remember(self, turn: Turn, run_id: str) -> None:
         """Let the turn's key, if it has one, stand for a run that is in memory only."""
         for key in self.saving(turn, run_id):
-            assert isinstance(key, SaveKey)
             self._forget_old()
             name = (key.principal, key.key)
             for gone in (name, *self._places.settle(name, key.principal)):

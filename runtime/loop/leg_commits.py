@@ -18,7 +18,7 @@ from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
 from tenuto.runtime.loop.services import Services
-from tenuto.sessions.changes import Change, SaveCall, SavePause, SaveRun
+from tenuto.sessions.changes import Beside, SaveCall, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
@@ -35,7 +35,7 @@ class LegCommits:
         self.draft = Draft(session)
         """What the session will be with the next commit."""
 
-    async def commit(self, *changes: Change) -> None:
+    async def commit(self, *changes: Beside) -> None:
         """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
         try:
             await self._commit(*changes)
@@ -43,10 +43,10 @@ class LegCommits:
             self._run.is_in_doubt = True
             raise
 
-    async def _commit(self, *changes: Change) -> None:
+    async def _commit(self, *changes: Beside) -> None:
         if self.draft.is_empty:  # results of calls that were made at once come at once
             try:
-                await self._services.directory.commit(self._session, *changes)
+                await self._services.directory.keep(Draft(self._session), *changes)
             except TenutoError:
                 self.draft.also(*changes)
                 raise
@@ -94,7 +94,7 @@ class LegCommits:
                 for event in announced(round, len(told), call):
                     self._run.emit(event)
 
-    async def _pause(self, event: RunPaused, calls: Sequence[PendingCall], *changes: Change) -> None:
+    async def _pause(self, event: RunPaused, calls: Sequence[PendingCall], *changes: Beside) -> None:
         waiting = {"reason": event.reason, "expires_at": event.expires_at}
         saved = [SaveCall(pending.record) for pending in calls]
         await self._close(Happening.PAUSE, event, calls, *saved, *changes, **waiting)
@@ -128,7 +128,7 @@ class LegCommits:
         happening: Happening,
         event: RunPaused | RunDone,
         waiting: Sequence[PendingCall],
-        *changes: Change,
+        *changes: Beside,
         **fields: Any,
     ) -> None:
         """Commit how the leg ended, then tell it. `waiting`: the calls that the run waits with."""

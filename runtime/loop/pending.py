@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tenuto.sessions.changes import Change, SaveCall
+from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, item_from_json, item_to_json
 from tenuto.sessions.records import CallRecord, CallStatus
 from tenuto.sessions.rounds import outstanding
@@ -76,7 +76,7 @@ def results_of(calls: Sequence[PendingCall], why: str) -> list[ToolResultItem]:
     return [pending.result or stand_in(pending.call, _untold(pending, why)) for pending in calls]
 
 
-def closing(calls: Sequence[PendingCall], results: Sequence[ToolResultItem], now: float) -> list[Change]:
+def closing(calls: Sequence[PendingCall], results: Sequence[ToolResultItem], now: float) -> list[SaveCall]:
     """The changes that keep the results of those calls that have none."""
     pairs = zip(calls, results, strict=True)
     return [SaveCall(finished(pending, result, now)) for pending, result in pairs if pending.result is None]

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy, StoreFailed
-from tenuto.sessions.changes import AddItems, MarkTurns, PutNote, SaveRun, SaveSession, whole
+from tenuto.sessions.changes import PutNote, SaveKey, SaveRun
 from tenuto.sessions.directory import Directory, begun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
@@ -47,11 +47,19 @@ def directory(store: Store, clock: Clock) -> Directory:
 async def kept(directory: Directory, id: str, *items: Item, **values: Any) -> Session:
     """A session that was made, changed and committed as a run does it."""
     session = await directory.get_or_create("alice", id)
-    session.items.extend(items)
     for name, value in values.items():
         setattr(session, name, value)
-    await directory.commit(session, SaveSession(session), AddItems(session.uid, 0, items))
+    await directory.keep(saving(session, *items))
     return session
+
+
+def saving(session: Session, *items: Item) -> Draft:
+    """The draft of a commit that adds items and writes the session's row."""
+    draft = Draft(session)
+    draft.save()
+    draft.add(items)
+    draft.mark_turns(len(session.items))
+    return draft
 
 
 async def test_everybody_gets_the_same_session(directory: Directory) -> None:
@@ -103,8 +111,7 @@ async def test_a_session_in_memory_only_is_never_in_the_store_and_goes_at_its_ti
     directory: Directory, store: Store, clock: Clock
 ) -> None:
     session = directory.new("alice", stored=False)
-    session.items.append(HI)
-    await directory.commit(session, SaveSession(session), AddItems(session.uid, 0, (HI,)))
+    await directory.keep(saving(session, HI))
     id, uid = session.id, session.uid
     del session
     gc.collect()
@@ -123,7 +130,7 @@ async def unstored(directory: Directory, principal: str, **values: Any) -> Sessi
     session = directory.new(principal, stored=False)
     for name, value in values.items():
         setattr(session, name, value)
-    await directory.commit(session)
+    await directory.keep(Draft(session))
     return session
 
 
@@ -176,7 +183,7 @@ async def test_an_implicit_session_stays_one_until_somebody_commits_that_it_is_n
     directory: Directory, store: Store
 ) -> None:
     session = directory.new("alice", user="u")
-    await directory.commit(session, SaveSession(session))
+    await directory.keep(saving(session))
     assert [one.id for one in await directory.list("alice")] == []
     assert [one.id for one in await directory.list("alice", implicit=True)] == [session.id]
     assert await directory.get_or_create("alice", session.id) is session
@@ -191,7 +198,7 @@ async def test_an_implicit_session_stays_one_until_somebody_commits_that_it_is_n
 
 async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Directory, clock: Clock) -> None:
     session = directory.new("alice")
-    await directory.commit(session, SaveSession(session))
+    await directory.keep(saving(session))
     id, uid = session.id, session.uid
     del session
     clock.now += DAY - 1
@@ -206,13 +213,13 @@ async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Dire
 
 async def test_the_id_of_an_expired_session_is_free_again(directory: Directory, clock: Clock) -> None:
     session = directory.new("alice")
-    await directory.commit(session, SaveSession(session))
+    await directory.keep(saving(session))
     clock.now += DAY
     again = await directory.get_or_create("alice", session.id)
     assert again.uid != session.uid
-    await directory.commit(again, SaveSession(again))
+    await directory.keep(saving(again))
     with pytest.raises(NotFound):
-        await directory.commit(session, SaveSession(session))
+        await directory.keep(saving(session))
 
 
 async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory: Directory, store: Store) -> None:
@@ -221,7 +228,7 @@ async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory:
     assert await directory.get("alice", "s") is None
     assert await store.session_by_uid(session.uid) is None
     with pytest.raises(NotFound):
-        await directory.commit(session, SaveSession(session))
+        await directory.keep(saving(session))
     with pytest.raises(NotFound):
         await directory.delete("alice", "s")
 
@@ -235,7 +242,7 @@ async def test_a_session_is_as_it_was_where_a_commit_fails(directory: Directory,
     draft.grow("f", [(1, 2), (3,)])
     draft.ahead.open_run, draft.ahead.approved = "r", frozenset({"t"})
     with pytest.raises(StoreFailed):
-        await directory.keep(draft, AddItems(session.uid, 0, (HO,)))
+        await directory.keep(draft, SaveKey("alice", "k", "no run", "", 0.0))
     assert session == before
     assert await store.session("alice", "s") == before
     await directory.keep(draft)
@@ -326,7 +333,7 @@ async def test_a_fork_takes_completed_items(directory: Directory, items: list[It
 
 async def test_a_fork_is_implicit_where_nobody_named_it_and_its_origin_is(directory: Directory) -> None:
     explicit, implicit = await kept(directory, "s", HI, HO), directory.new("alice")
-    await directory.commit(implicit, SaveSession(implicit))
+    await directory.keep(saving(implicit))
     forks = [
         await fork(directory, explicit),
         await fork(directory, implicit),
@@ -353,7 +360,7 @@ async def test_an_import_replaces_the_session_of_its_id(directory: Directory, st
     assert await store.session("alice", "s") == new
     assert list((await store.notes("new")).items()) == [("b", "1"), ("a", "2")]
     with pytest.raises(NotFound):
-        await directory.commit(old, SaveSession(old))
+        await directory.keep(saving(old))
 
 
 async def test_an_import_waits_for_nobody(directory: Directory) -> None:
@@ -365,30 +372,26 @@ async def test_an_import_waits_for_nobody(directory: Directory) -> None:
 
 async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Directory) -> None:
     session = directory.new("alice")
-    session.items += [HI, HO]
-    await directory.commit(session, *whole(session))
+    await directory.keep(saving(session, HI, HO))
     assert await directory.match("alice", None, Told([HI, HO, HI])) == (session, 2)
     assert await directory.match("alice", "u", Told([HI, HO, HI])) is None
     assert await directory.match("bob", None, Told([HI, HO, HI])) is None
     assert await directory.match("alice", None, Told([HI])) is None
     twin = await fork(directory, session)
     assert await directory.match("alice", None, Told([HI, HO, HI])) is None
-    twin.items += [HI, AssistantItem("more")]
-    await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
+    await directory.keep(saving(twin, HI, AssistantItem("more")))
     assert await directory.match("alice", None, Told([*twin.items, HI])) == (twin, 4)
     assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) == (session, 2)
 
 
 async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(directory: Directory) -> None:
     session = directory.new("alice")
-    session.items += [HI, HO, UserItem("and?"), AssistantItem("so")]
-    await directory.commit(session, *whole(session))
+    await directory.keep(saving(session, HI, HO, UserItem("and?"), AssistantItem("so")))
     for again in (UserItem("other"), UserItem("and?")):
         assert await directory.match("alice", None, Told([HI, HO, again])) == (session, 2)
     assert await directory.match("alice", None, Told([HI, AssistantItem("no"), HI])) is None
     twin = await fork(directory, session, 2)
-    twin.items += [UserItem("or?"), AssistantItem("so")]
-    await directory.commit(twin, AddItems(twin.uid, 2, tuple(twin.items[2:])), SaveSession(twin), MarkTurns(twin, 2))
+    await directory.keep(saving(twin, UserItem("or?"), AssistantItem("so")))
     found = await directory.match("alice", None, Told([HI, HO, UserItem("third")]))
     assert found in [(session, 2), (twin, 2)], "they are the same up to there"
 
@@ -397,8 +400,9 @@ async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(dir
     for result in ("1", "2"):
         session = directory.new("alice")
         call = AssistantItem("", "", (ToolCall("c", "f", "{}", server=True),))
-        session.items += [HI, call, ToolResultItem("c", "f", result, server=True), HO, UserItem(result)]
-        await directory.commit(session, *whole(session))
+        await directory.keep(
+            saving(session, HI, call, ToolResultItem("c", "f", result, server=True), HO, UserItem(result))
+        )
     assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) is None
 
 
@@ -409,7 +413,7 @@ async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directo
     directory.hold(branch)
     assert (branch.items, branch.implicit, branch.parent) == ([HI, HO], True, Parent(origin.uid, 2))
     assert await store.session_by_uid(branch.uid) is None
-    await directory.commit(branch, *begun(branch, await store.notes(origin.uid)))
+    await directory.keep(Draft(branch, *begun(branch, await store.notes(origin.uid))))
     assert await store.session_by_uid(branch.uid) == branch
     assert await store.notes(branch.uid) == {"k": "v"}
 
@@ -418,8 +422,7 @@ async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
     made = []
     for id in "ab":
         session = directory.new("alice")
-        session.items += [HI, AssistantItem("", "", (ToolCall(id, "f", "{}"),))]
-        await directory.commit(session, *whole(session))
+        await directory.keep(saving(session, HI, AssistantItem("", "", (ToolCall(id, "f", "{}"),))))
         made.append(session)
     for session, id in zip(made, "ab", strict=True):
         assert await directory.match("alice", None, Told([*session.items, ToolResultItem(id, "f", "x")])) == (
@@ -431,8 +434,9 @@ async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
 async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, store: Store, clock: Clock) -> None:
     session = directory.new("alice")
     run = RunRecord("r", session.uid, "alice", "m", RunStatus.PAUSED, 1.0, 1.0, 0, {}, {})
-    session.open_run = run.id
-    await directory.commit(session, SaveSession(session), SaveRun(run))
+    draft = saving(session)
+    draft.ahead.open_run = run.id
+    await directory.keep(draft, SaveRun(run))
     clock.now += 2 * DAY
     assert await expire(directory) == []
     assert await directory.get("alice", session.id) is session
