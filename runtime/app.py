@@ -10,18 +10,25 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from tenuto.errors import ConfigurationError
 from tenuto.pipelines.loader import LoadSettings, load, model_id
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
-from tenuto.runtime.api.routes import EXCEPTION_HANDLERS, ApiSettings, guarded, routes
+from tenuto.runtime.api.routes import OwnApi, routes
 from tenuto.runtime.config import Settings, is_loopback
+from tenuto.runtime.dialects.base import DialectServices, MakeDialect
+from tenuto.runtime.dialects.openai.dialect import openai
+from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.http.application import HttpSettings, application
 from tenuto.runtime.http.auth import Keys, holder, principal_of
+from tenuto.runtime.http.dialect import Dialect, Dialects
+from tenuto.runtime.http.docs_page import DocsApi
+from tenuto.runtime.http.errors import ErrorForm
+from tenuto.runtime.http.openapi import document
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.models import Model, Models
@@ -48,22 +55,29 @@ from tenuto.tools.registry import Registry
 TOOLS_START_S = 10.0
 """How long the start waits for configured MCP servers; what is not there by then joins later."""
 
+DIALECTS: tuple[MakeDialect, ...] = (openai,)
+"""The wire formats of others that are spoken."""
+HOUSE_ERRORS = ERRORS
+"""The form of errors in Tenuto's own API, and where nobody's path is asked for: most clients read OpenAI's."""
+
 
 @dataclass(frozen=True, slots=True)
 class App:
     """A server that is ready for requests.
 
+    `errors_of` is the form in which a request's client reads errors, for what is refused before it is a request.
     `publish` tells the folder's other users where it is reached. `drain` lets runs come to an end; it returns when
     none is under way, or when their time is over.
     """
 
     asgi: ASGIApp
+    errors_of: Callable[[Scope], ErrorForm]
     publish: Callable[[str], None]
     drain: Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[App]:
+async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS) -> AsyncIterator[App]:
     """A whole server but for its socket. Entered and left in one task.
 
     Raises:
@@ -100,8 +114,11 @@ async def opened(settings: Settings) -> AsyncIterator[App]:
         server = build_server(runner, news, principal_of=principal_of)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
+        own = [*routes(OwnApi(runner, metrics, pool, host.servers)), Route("/mcp", BoundedMessages(mcp))]
+        spoken = _dialects(own, [make(DialectServices(runner)) for make in dialects])
         yield App(
-            asgi=_asgi(settings, runner, metrics, mcp, host, pool, folder.owner.secret),
+            asgi=application(spoken, _keys(settings, folder.owner.secret), _http_settings(settings)),
+            errors_of=spoken.errors_of,
             publish=folder.publish,
             drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
         )
@@ -219,23 +236,26 @@ def _defaults(settings: Settings) -> Defaults:
     )
 
 
-def _asgi(
-    settings: Settings, runner: Runner, metrics: Metrics, mcp: Endpoint, host: Host, pool: Pool, secret: str
-) -> ASGIApp:
-    """Every route, behind the checks that every request passes."""
-    api = ApiSettings(
+def _dialects(own: Sequence[Route], others: Sequence[Dialect]) -> Dialects:
+    """All that is spoken, with Tenuto's own API as the house's, and the description of all."""
+    described = (*others, Dialect("tenuto", HOUSE_ERRORS, tuple(own)))
+    docs = DocsApi(partial(document, described))
+    pages = (Route("/openapi.json", docs.document), Route("/docs", docs.page))
+    return Dialects(Dialect("tenuto", HOUSE_ERRORS, (*own, *pages)), others)
+
+
+def _http_settings(settings: Settings) -> HttpSettings:
+    return HttpSettings(
         max_body_bytes=settings.max_body_bytes,
         arrival_s=settings.arrival_s,
         allowed_hosts=(settings.host, *settings.allowed_hosts),
         allowed_origins=settings.allowed_origins,
     )
+
+
+def _keys(settings: Settings, secret: str) -> Keys:
     holders = _holders(settings)
-    keys = Keys(holders, secret, open_to_all=not holders and is_loopback(settings.host))
-    app = Starlette(
-        routes=[*routes(runner, metrics, api, pool, host.servers), Route("/mcp", BoundedMessages(mcp))],
-        exception_handlers=EXCEPTION_HANDLERS,
-    )
-    return guarded(app, keys, api)
+    return Keys(holders, secret, open_to_all=not holders and is_loopback(settings.host))
 
 
 def _holders(settings: Settings) -> dict[str, Principal]:

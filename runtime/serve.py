@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: App, url: str, settings: Settings, watchdog: Watchdog | None = None) -> None:
         bounds = Bounds(settings.arrival_s, settings.patience_s, settings.max_connections, settings.max_head_bytes)
         connection: Any = functools.partial(
-            Connection, bounds, Table(bounds.most)
+            Connection, bounds, Table(bounds.most), app.errors_of
         )  # uvicorn calls it as it would call a class
         super().__init__(
             uvicorn.Config(

@@ -102,6 +102,24 @@ class NotFound(TenutoError):
         self.kind, self.name, self.known = kind, name, known
 
 
+class UnknownUrl(TenutoError):
+    """There is nothing at this path."""
+
+    code = "unknown_url"
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{method} {path}: not found")
+
+
+class MethodNotAllowed(TenutoError):
+    """There is something at this path, and not for this method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f"{method} {path}: method not allowed")
+
+
 class BodyTooLarge(TenutoError):
     """The request's body is over the limit."""
 

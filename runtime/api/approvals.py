@@ -6,10 +6,11 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.api.runs import described
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, parse_object, read_body, validate
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.schema.runs import run_answer
 
 
 class Decision(Wire):
@@ -36,4 +37,4 @@ class ApprovalsApi:
             message=wire.message,
             remember=wire.remember_for_session is True,
         )
-        return described(run)
+        return answered(run_answer(run))

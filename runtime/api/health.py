@@ -3,15 +3,28 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from pydantic_core import to_json
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.runtime.engine.messages import State
+from tenuto.runtime.http.answers import answered
+from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.metrics import Metrics, ModelGauges, ServerGauges
+
+Status = Literal["ok", "ready", "stalled", "not_ready", "draining"]
+
+
+class StatusAnswer(Shape):
+    """Whether the server is well."""
+
+    status: Status
+    models: list[str] = Field(default=[], description="Those that are not.")
+    store: str | None = Field(default=None, description="Why nothing can be kept, where that is so.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +58,12 @@ class HealthApi:
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
-    def _status(self, status: str, models: Iterable[str] | None = None) -> Response:
+    def _status(self, status: Status, models: Iterable[str] | None = None) -> Response:
         """200, or 503 where there are `models`: those in question, which may be none."""
-        body: dict[str, object] = {"status": status}
-        if models is not None:
-            body["models"] = list(models)
+        more: dict[str, Any] = {} if models is None else {"models": list(models)}
         if self.runner.store_trouble is not None:
-            body["store"] = f"cannot write: {self.runner.store_trouble}"
-        return Response(to_json(body), 200 if models is None else 503, media_type="application/json")
+            more["store"] = f"cannot write: {self.runner.store_trouble}"
+        return answered(StatusAnswer(status=status, **more), 200 if models is None else 503)
 
 
 def is_stuck(engine: EngineClient, stall_s: float) -> bool:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.runtime.loop.described import model_facts
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.loop.models import Models
+from tenuto.runtime.schema.models import model_answer, models_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,8 @@ class ModelsApi:
     async def index(self, request: Request) -> Response:
         """All models, the default one first."""
         del request
-        body = {"object": "list", "data": [model_facts(model) for model in self.models.list()]}
-        return Response(to_json(body), media_type="application/json")
+        return answered(models_answer(self.models.list()))
 
     async def show(self, request: Request) -> Response:
         """One model."""
-        model = self.models.find(request.path_params["id"])
-        return Response(to_json(model_facts(model)), media_type="application/json")
+        return answered(model_answer(self.models.find(request.path_params["id"])))

@@ -1,121 +1,28 @@
-"""What each route of the API is told to take and give. `routes` puts each beside its path."""
+"""What each route of Tenuto's own API takes and gives. `routes` puts each beside its path."""
 
 from tenuto.errors import (
     AlreadyDecided,
     Conflict,
-    ContextTooLong,
-    GenerationFailed,
-    IdempotencyMismatch,
-    MissingToolResults,
     NotFound,
     Overloaded,
     SessionBusy,
-    SessionPaused,
     ShuttingDown,
     StoreFailed,
-    TemplateFailed,
-    TenutoError,
-    ToolFailed,
-    UnsupportedParameter,
 )
 from tenuto.runtime.api.approvals import Decision
+from tenuto.runtime.api.health import StatusAnswer
+from tenuto.runtime.api.mcp_servers import McpServersAnswer
 from tenuto.runtime.api.sessions import Fork
-from tenuto.runtime.dialects.openai.chat.wire import ChatBody
-from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
-from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TokenizeBody
-from tenuto.runtime.http.answers import (
-    ChatAnswer,
-    CompletionAnswer,
-    DeletedAnswer,
-    ImportedAnswer,
-    McpServersAnswer,
-    ModelAnswer,
-    ModelsAnswer,
-    RunAnswer,
-    SessionAnswer,
-    SessionsAnswer,
-    StatusAnswer,
-    TextAnswer,
-    TokensAnswer,
-)
-from tenuto.runtime.http.openapi import Doc, Parameter
+from tenuto.runtime.http.routes import Doc, Parameter, Stream
+from tenuto.runtime.schema.events import EVENTS as EVENT_FORMS
+from tenuto.runtime.schema.events import VERSION
+from tenuto.runtime.schema.models import ModelAnswer, ModelsAnswer
+from tenuto.runtime.schema.runs import RunAnswer
+from tenuto.runtime.schema.sessions import DeletedAnswer, ImportedAnswer, SessionAnswer, SessionsAnswer
 from tenuto.sessions.transfer import Document
-
-GENERATING: tuple[type[TenutoError], ...] = (
-    UnsupportedParameter,
-    IdempotencyMismatch,
-    MissingToolResults,
-    ContextTooLong,
-    TemplateFailed,
-    NotFound,
-    Conflict,
-    SessionBusy,
-    SessionPaused,
-    Overloaded,
-    ShuttingDown,
-    GenerationFailed,
-    StoreFailed,
-    ToolFailed,
-)
-"""What a request that generates may be answered with."""
 
 _SESSION = Parameter("id", {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}, "The session's id.", "path")
 _MODEL = Parameter("id", {"type": "string", "minLength": 1}, "The model's id; it may hold slashes.", "path")
-_KEY = Parameter(
-    "Idempotency-Key",
-    {"type": "string", "minLength": 1, "maxLength": 255},
-    "A repeat with the same key and body gets the answer of the first, for a day.",
-    "header",
-)
-_HEADER_SESSION = Parameter(
-    "X-Session-Id",
-    {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
-    "Does what `session_id` in the body does.",
-    "header",
-)
-_EVENTS = Parameter(
-    "X-Tenuto-Events", {"type": "string", "enum": ["0", "1"]}, "1: named events of the server's tools.", "header"
-)
-
-CHAT = Doc(
-    "Chat",
-    "An answer of the model",
-    ChatAnswer,
-    "OpenAI's chat completions, with sessions and with tools that the server runs.",
-    body=ChatBody,
-    parameters=(_HEADER_SESSION, _KEY, _EVENTS),
-    errors=GENERATING,
-    events="With `stream`: chunks of the answer as OpenAI has them, the last of them `[DONE]`; and the named events"
-    " `agentic_tool_call_progress` and `agentic_tool_approval_required`, to those who ask for them.",
-    example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "session_id": "homework"},
-)
-COMPLETIONS = Doc(
-    "Chat",
-    "Texts that go on where others end",
-    CompletionAnswer,
-    "OpenAI's older completions: raw text, without sessions and tools.",
-    body=CompletionBody,
-    errors=GENERATING,
-    events="With `stream`: pieces of the texts as OpenAI has them, the last of them `[DONE]`.",
-    example={"prompt": "Once upon a time", "max_tokens": 16},
-)
-TOKENIZE = Doc(
-    "Chat",
-    "The tokens of a text, or those that the model would read of a chat",
-    TokensAnswer,
-    "One of `content`, `prompt` and `messages`; with `messages`, all that a chat takes.",
-    body=TokenizeBody,
-    errors=GENERATING,
-    example={"content": "Hello", "with_pieces": True},
-)
-DETOKENIZE = Doc(
-    "Chat",
-    "The text of tokens",
-    TextAnswer,
-    body=DetokenizeBody,
-    errors=(NotFound,),
-    example={"tokens": [72, 105]},
-)
 MODELS = Doc("Models", "All models, the default one first", ModelsAnswer)
 MODEL = Doc("Models", "One model", ModelAnswer, parameters=(_MODEL,), errors=(NotFound,))
 
@@ -182,10 +89,13 @@ EVENTS = Doc(
         Parameter("Last-Event-ID", {"type": "string"}, "The same, as browsers send it.", "header"),
     ),
     errors=(NotFound,),
-    events="JSON objects with `type` and `number`: text_added, reasoning_added, client_call_started,"
-    " client_call_arguments, tool_calling, tool_returned, round_ended, and last run_paused or run_done. Numbers only"
-    " grow. `told_again` (`after`, no number) comes first where the events up to `after` were told before the run was"
-    " read from the store, as after a restart: all that was kept of the run follows, in fewer and larger pieces.",
+    events=Stream(
+        f"JSON objects with `type`, version {VERSION}, and a `number` that only grows; the last is `run_paused` or"
+        " `run_done`. `told_again` (without a number) comes first where the events up to `after` were told before the"
+        " run was read from the store, as after a restart: all that was kept of the run follows, in fewer and larger"
+        " pieces.",
+        EVENT_FORMS,
+    ),
 )
 APPROVAL = Doc(
     "Runs",

@@ -1,6 +1,6 @@
 """/v1/sessions: list, export, import, delete, fork."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,13 +12,14 @@ from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.apart.pool import Pool
-from tenuto.runtime.dialects.openai.chat.request import checked_session_id
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, validate
 from tenuto.runtime.http.json_bounds import has_at_most
 from tenuto.runtime.http.query import number, switch
-from tenuto.runtime.loop.described import session_facts, session_page
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.schema.ids import checked_session_id
+from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page
 from tenuto.sessions.transfer import restore_text
 
 MOST_VALUES = 2_000_000
@@ -47,14 +48,14 @@ class SessionsApi:
         after = request.query_params.get("after")
         implicit = switch(request, "implicit")
         found = await self.runner.list_sessions(principal_of(request), implicit=implicit, limit=limit + 1, after=after)
-        return _json(session_page(found, limit))
+        return answered(session_page(found, limit))
 
     async def export(self, request: Request) -> Response:
         """A whole session, as import reads it; `raw`: all that is kept of it, also of one that is damaged."""
         principal, session_id = principal_of(request), request.path_params["id"]
         if switch(request, "raw"):
             document = await self.runner.export_session(principal, session_id, raw=True)
-            return await anyio.to_thread.run_sync(_json, document)  # which can be long
+            return await anyio.to_thread.run_sync(_document, document)  # which can be long
         pages = await self.runner.export_pages(principal, session_id)
         return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread
 
@@ -70,13 +71,13 @@ class SessionsApi:
                 raise InvalidRequest(f"a session may have {MOST_VALUES} JSON values")
             read = partial(self.apart.do, "reading the session", restore_text, seconds=IMPORT_S)
             session, dropped = await self.runner.keep_imported(*await read(body, principal.id, session_id))
-        return _json(session_facts(session) | {"dropped_ledgers": [asdict(one) for one in dropped]})
+        return answered(imported_answer(session, dropped))
 
     async def delete(self, request: Request) -> Response:
         """Forget a session; its open run is cancelled."""
         session_id = request.path_params["id"]
         await self.runner.delete_session(principal_of(request), session_id)
-        return _json({"id": session_id, "object": "session.deleted", "deleted": True})
+        return answered(deleted_answer(session_id))
 
     async def fork(self, request: Request) -> Response:
         """A new session with the first items of another."""
@@ -84,8 +85,8 @@ class SessionsApi:
         wire = validate(Fork, parse_object(body)) if body else Fork()
         new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
         forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
-        return _json(session_facts(forked))
+        return answered(session_answer(forked))
 
 
-def _json(value: Any) -> Response:
+def _document(value: dict[str, Any]) -> Response:
     return Response(to_json(value), media_type="application/json")

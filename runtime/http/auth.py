@@ -1,19 +1,20 @@
-"""Who asks: from a bearer token to a principal. The middleware writes it into the request's state."""
+"""Who asks: from a key to a principal. The middleware writes it into the request's state."""
 
 import hashlib
 import hmac
 from collections.abc import Collection, Iterable, Mapping
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenuto.errors import Unauthenticated
-from tenuto.runtime.http.errors import openai_response
+from tenuto.runtime.http.dialect import dialect_of
+from tenuto.runtime.http.refusal import UnknownScope, refuse
 from tenuto.sessions.principal import LOCAL, Principal, Role
 
 
-def principal_of(request: Request) -> Principal:
+def principal_of(request: HTTPConnection) -> Principal:
     """Who asks. Only behind `Authentication`."""
     principal = request.state.principal
     assert isinstance(principal, Principal)
@@ -50,7 +51,17 @@ class Keys:
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthenticated("an API key is needed: Authorization: Bearer KEY")
-        presented = _digest(token.strip())
+        return self.holder_of(token.strip())
+
+    def holder_of(self, key: str) -> Principal:
+        """Who has a key.
+
+        Raises:
+            Unauthenticated: nobody.
+        """
+        if self._open:
+            return LOCAL
+        presented = _digest(key)
         # Every key is compared, so that the time tells nothing of where one fits.
         matches = [principal for known, principal in self._principals if hmac.compare_digest(known, presented)]
         if not matches:
@@ -63,18 +74,40 @@ def _digest(key: str) -> bytes:
 
 
 class Authentication:
-    """ASGI middleware: no request passes without a principal, but for the `public` paths."""
+    """ASGI middleware: no request or WebSocket passes without a principal, but for requests to the `public` paths."""
 
     def __init__(self, app: ASGIApp, keys: Keys, public: Collection[str] = ()) -> None:
         self._app, self._keys, self._public = app, keys, frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401."""
-        if scope["type"] == "http" and scope["path"] not in self._public:
+        """Pass the request on, or refuse it.
+
+        Raises:
+            UnknownScope: it is neither a request nor a WebSocket.
+        """
+        if self._needs_key(scope):
             try:
-                principal = self._keys.principal(Headers(scope=scope).get("authorization"))
+                principal = self._principal(scope)
             except Unauthenticated as exc:
-                await openai_response(exc)(scope, receive, send)
+                await refuse(exc, scope, receive, send)
                 return
             scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, send)
+
+    def _needs_key(self, scope: Scope) -> bool:
+        match scope["type"]:
+            case "http":
+                return scope["path"] not in self._public
+            case "websocket":
+                return True
+            case "lifespan":
+                return False
+            case _:
+                raise UnknownScope(scope)
+
+    def _principal(self, scope: Scope) -> Principal:
+        headers = Headers(scope=scope)
+        own = dialect_of(scope).key_header
+        if own is not None and own in headers and "authorization" not in headers:
+            return self._keys.holder_of(headers[own])
+        return self._keys.principal(headers.get("authorization"))

@@ -5,7 +5,7 @@ What the HTTP protocol of uvicorn leaves open. No request is understood here.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tenuto.errors import HeadTooLarge, InvalidRequest, Overloaded, TenutoError
 from tenuto.runtime.http.connection_table import Table
-from tenuto.runtime.http.errors import openai_response
+from tenuto.runtime.http.errors import ErrorForm
 from tenuto.sessions.principal import Principal
 
 _REFUSED_AT_ONCE = 256
@@ -44,12 +44,16 @@ class Bounds:
     head_bytes: int = 64 << 10
 
 
+FormOf = Callable[[Scope], ErrorForm]
+"""The form in which the client of a request reads errors."""
+
+
 class Connection(HttpToolsProtocol):
     """One connection, held to the bounds. Event-loop thread only."""
 
-    def __init__(self, bounds: Bounds, table: Table, **arguments: Any) -> None:
+    def __init__(self, bounds: Bounds, table: Table, form_of: FormOf, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._bounds, self._table = bounds, table
+        self._bounds, self._table, self._form_of = bounds, table, form_of
         self.since = time.monotonic()
         self._head_since: float | None = self.since
         """Since when the head of a request is awaited; None while there is one, or nothing has come of the next."""
@@ -86,7 +90,7 @@ class Connection(HttpToolsProtocol):
         if len(self._table) > self._bounds.most + _REFUSED_AT_ONCE:
             transport.abort()
         else:
-            self.app = _too_many
+            self.app = self._too_many
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Its place is free."""
@@ -173,12 +177,23 @@ class Connection(HttpToolsProtocol):
             if not reads_body or self.cycle.response_started:
                 self.transport.abort()
                 return
-        response = openai_response(error)
+        response = self._form_of(self._so_far()).response(error)
         response.headers["connection"] = "close"
         self.transport.write(_wire(response))
         # Closed at once, while the client still sends, it would be reset before it has read this.
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+    def _so_far(self) -> Scope:
+        """What there is of the request's scope. It has no path before its head is whole, and none at all before its
+        first byte."""
+        url = (self.url if self.scope else b"").partition(b"?")[0]
+        return {"type": "http", "path": url.decode("latin-1"), "headers": list(self.headers or ())}
+
+    async def _too_many(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = self._form_of(scope).response(Overloaded("the table of connections", _RETRY_S))
+        response.headers["connection"] = "close"
+        await response(scope, receive, send)
 
     def _reads_nothing(self, now: float) -> bool:
         """Whether what is to be sent has not become less for longer than the client's patience allows."""
@@ -205,9 +220,3 @@ def _wire(response: Response) -> bytes:
     status = HTTPStatus(response.status_code)
     head = b"".join(b"%s: %s\r\n" % field for field in response.raw_headers)
     return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (status, status.phrase.encode(), head, bytes(response.body))
-
-
-async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
-    response = openai_response(Overloaded("the table of connections", _RETRY_S))
-    response.headers["connection"] = "close"
-    await response(scope, receive, send)

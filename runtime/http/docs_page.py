@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tenuto.runtime.http.openapi import Json
+from tenuto.runtime.http.routes import Json
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #8889; --code: #8881; }

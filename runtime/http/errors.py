@@ -1,51 +1,27 @@
-"""Errors on the wire: for each dialect one table from our classes to its status and type, and the body it expects."""
+"""How errors are told: a form has a table from our classes to its status and type, and makes the body. No dialect's."""
 
-import functools
-import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic_core import to_json
-from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import (
-    AlreadyDecided,
-    BodyTooLarge,
-    CommitUnsettled,
-    ConfigurationError,
     Conflict,
-    ContextTooLong,
-    Forbidden,
-    GenerationFailed,
-    HeadTooLarge,
-    IdempotencyMismatch,
     InvalidRequest,
-    MissingToolResults,
-    ModelLoadFailed,
     NotFound,
     Overloaded,
-    RunUnreadable,
     SessionBusy,
-    SessionDamaged,
-    SessionPaused,
     ShuttingDown,
-    StoreFailed,
     StoreUnavailable,
-    TemplateFailed,
     TenutoError,
-    TookTooLong,
-    ToolFailed,
     Unauthenticated,
-    UnsupportedParameter,
 )
-from tenuto.runtime.http.disconnect import ClientGone
+from tenuto.runtime.http.shape import Shape
 
-logger = logging.getLogger(__name__)
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+UNAVAILABLE_RETRY_S = 5
+INTERNAL = "something went wrong in the server; its log says what"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,74 +35,57 @@ class WireError:
 
 ErrorTable = Mapping[type[TenutoError], WireError]
 
-OPENAI: ErrorTable = {
-    TenutoError: WireError(500, "server_error"),
-    InvalidRequest: WireError(400, "invalid_request_error"),
-    UnsupportedParameter: WireError(400, "invalid_request_error"),
-    IdempotencyMismatch: WireError(422, "invalid_request_error"),
-    MissingToolResults: WireError(400, "invalid_request_error"),
-    # Agents look for this code to decide that they must shorten the conversation.
-    ContextTooLong: WireError(400, "invalid_request_error", "context_length_exceeded"),
-    TemplateFailed: WireError(400, "invalid_request_error"),
-    Unauthenticated: WireError(401, "authentication_error", "invalid_api_key"),
-    Forbidden: WireError(403, "permission_error"),
-    NotFound: WireError(404, "not_found_error"),
-    BodyTooLarge: WireError(413, "invalid_request_error"),
-    HeadTooLarge: WireError(431, "invalid_request_error"),
-    TookTooLong: WireError(400, "invalid_request_error"),
-    Conflict: WireError(409, "conflict_error"),
-    SessionBusy: WireError(409, "conflict_error"),
-    SessionPaused: WireError(409, "conflict_error"),
-    AlreadyDecided: WireError(409, "conflict_error"),
-    Overloaded: WireError(429, "overloaded_error"),
-    ShuttingDown: WireError(503, "server_error"),
-    GenerationFailed: WireError(500, "server_error"),
-    StoreFailed: WireError(500, "server_error"),
-    CommitUnsettled: WireError(503, "server_error"),
-    SessionDamaged: WireError(500, "server_error"),
-    RunUnreadable: WireError(500, "server_error"),
-    StoreUnavailable: WireError(503, "server_error"),
-    ToolFailed: WireError(502, "server_error"),
-    ModelLoadFailed: WireError(500, "server_error"),
-    ConfigurationError: WireError(500, "server_error"),
-}
 
-UNAVAILABLE_RETRY_S = 5
-CLIENT_CLOSED_REQUEST = 499
-"""For logs alone: nobody reads it."""
-INTERNAL = "something went wrong in the server; its log says what"
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What there is to tell of an error, in whichever form. `data` is what a program may want to know besides."""
+
+    message: str
+    code: str
+    param: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
-def wire_error(table: ErrorTable, kind: type[TenutoError]) -> WireError:
-    """A class's entry, or that of the nearest class above it."""
-    return next(table[cls] for cls in kind.__mro__ if cls in table)
+@dataclass(frozen=True, slots=True)
+class ErrorForm:
+    """A dialect's errors. `body` makes what is sent of a problem and its entry; `shape` describes that."""
+
+    table: ErrorTable
+    shape: type[Shape]
+    body: Callable[[Problem, WireError], Shape]
+
+    def entry(self, kind: type[TenutoError]) -> WireError:
+        """A class's entry, or that of the nearest class above it."""
+        return next(self.table[cls] for cls in kind.__mro__ if cls in self.table)
+
+    def told(self, exc: TenutoError) -> Shape:
+        """The body for an error."""
+        return self.body(_problem(exc), self.entry(type(exc)))
+
+    def told_of_run(self, message: str | None, code: str | None, run_id: str) -> tuple[int, Shape]:
+        """Status and body for a run that ended in failure, known only by its error's code."""
+        kind = next((cls for cls in self.table if cls.code == code), TenutoError)
+        entry = self.entry(kind)
+        return entry.status, self.body(Problem(message or "the run failed", kind.code, data={"run_id": run_id}), entry)
+
+    def response(self, exc: TenutoError) -> Response:
+        """The whole response to a request that fails before anything was sent."""
+        status = self.entry(type(exc)).status
+        return Response(self.told(exc).encode(), status, retry_headers(exc), "application/json")
 
 
-def openai_error(exc: TenutoError) -> dict[str, Any]:
-    """OpenAI's error body. What a program may want to know besides stands beside its four fields."""
-    known = wire_error(OPENAI, type(exc))
-    code = f"{exc.kind}_not_found" if isinstance(exc, NotFound) else known.code or exc.code
-    param = exc.param if isinstance(exc, InvalidRequest) else "model" if code == "model_not_found" else None
-    return {"error": {"message": str(exc), "type": known.type, "param": param, "code": code} | exc.data}
-
-
-def openai_error_of_run(message: str | None, code: str | None, run_id: str) -> tuple[int, dict[str, Any]]:
-    """Status and body for a run that ended in failure, known only by its error's code."""
-    found = next((cls for cls in OPENAI if cls.code == code), TenutoError)
-    known = OPENAI[found]
-    text = message or "the run failed"
-    error = {"message": text, "type": known.type, "param": None, "code": known.code or found.code, "run_id": run_id}
-    return known.status, {"error": error}
-
-
-def openai_response(exc: TenutoError) -> Response:
-    """The whole response to a request that fails before anything was sent."""
-    status = wire_error(OPENAI, type(exc)).status
-    return Response(to_json(openai_error(exc)), status, retry_headers(exc), "application/json")
+def _problem(exc: TenutoError) -> Problem:
+    match exc:
+        case NotFound():
+            return Problem(str(exc), f"{exc.kind}_not_found", "model" if exc.kind == "model" else None, exc.data)
+        case InvalidRequest():
+            return Problem(str(exc), exc.code, exc.param, exc.data)
+        case _:
+            return Problem(str(exc), exc.code, None, exc.data)
 
 
 def retry_headers(exc: TenutoError) -> dict[str, str]:
-    """Whether and when to try again, as HTTP and as the OpenAI clients read it."""
+    """Whether and when to try again, as HTTP says it and as the clients of OpenAI and Anthropic read it."""
     match exc:
         case SessionBusy() | Overloaded():
             return {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
@@ -138,21 +97,3 @@ def retry_headers(exc: TenutoError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case _:
             return {}
-
-
-def openai_errors(endpoint: Endpoint) -> Endpoint:
-    """An endpoint that answers what goes wrong before anything was sent in OpenAI's form."""
-
-    @functools.wraps(endpoint)
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except TenutoError as exc:
-            return openai_response(exc)
-        except ClientGone:
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
-        except Exception:
-            logger.exception("%s %s failed", request.method, request.url.path)
-            return openai_response(TenutoError(INTERNAL))
-
-    return answer

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
-from tenuto.runtime.http.errors import openai_response
+from tenuto.runtime.http.refusal import UnknownScope, refuse
 
 ANY = "*"
 ARRIVAL_S = 60.0
@@ -57,24 +57,33 @@ class Guard:
         self._max_body_bytes, self._arrival_s = max_body_bytes, arrival_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with what is wrong."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        """Pass the request on, or answer it with what is wrong.
+
+        Raises:
+            UnknownScope: it is neither a request nor a WebSocket.
+        """
         try:
-            has_body = self._check(scope["method"], Headers(scope=scope))
+            has_body = self._check(scope)
         except TenutoError as exc:
-            await _refuse(exc, scope, receive, send)
+            await refuse(exc, scope, receive, send, close=True)
             return
         if has_body:
             await _Body(self._max_body_bytes, self._arrival_s, scope, receive, send).run(self._app)
         else:
             await self._app(scope, receive, send)
 
-    def _check(self, method: str, headers: Headers) -> bool:
+    def _check(self, scope: Scope) -> bool:
         """Raise what is wrong; tell whether the request has a body."""
+        if scope["type"] == "lifespan":
+            return False
+        if scope["type"] not in ("http", "websocket"):
+            raise UnknownScope(scope)
+        headers = Headers(scope=scope)
         self._check_host(headers.getlist("host"))
         self._check_origin(headers.getlist("origin"), headers["host"])
+        return scope["type"] == "http" and self._check_body(scope["method"], headers)
+
+    def _check_body(self, method: str, headers: Headers) -> bool:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             raise InvalidRequest(f"Content-Length {length!r} is no number", "Content-Length")
@@ -115,13 +124,6 @@ def _check_type(content_type: str) -> None:
         raise InvalidRequest(f"a body must have Content-Type application/json, not {content_type!r}", "Content-Type")
 
 
-async def _refuse(exc: TenutoError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer without reading the body; the connection cannot be used again."""
-    response = openai_response(exc)
-    response.headers["connection"] = "close"
-    await response(scope, receive, send)
-
-
 class _Body:
     """One request whose body is counted and timed while it is read; what is wrong with it is the answer, whatever
     the app does."""
@@ -141,7 +143,7 @@ class _Body:
             if self._wrong is None or self._started:
                 raise
         if self._wrong is not None and not self._started:
-            await _refuse(self._wrong, self._scope, self._receive, self._send)
+            await refuse(self._wrong, self._scope, self._receive, self._send, close=True)
 
     async def _next(self) -> Message:
         if self._whole:

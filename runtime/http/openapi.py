@@ -4,92 +4,47 @@ https://spec.openapis.org/oas/v3.1.0
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
-from starlette.routing import Route
 
 from tenuto import __version__
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError, Unauthenticated
-from tenuto.runtime.http.answers import ErrorAnswer
-from tenuto.runtime.http.errors import OPENAI, Endpoint, wire_error
-
-Json = dict[str, Any]
+from tenuto.runtime.http.dialect import Dialect
+from tenuto.runtime.http.errors import ErrorForm
+from tenuto.runtime.http.routes import Doc, DocumentedRoute, Json, Parameter, Stream
 
 EVERYWHERE: tuple[type[TenutoError], ...] = (TenutoError, InvalidRequest, Forbidden, BodyTooLarge)
 """What any request may be answered with: by the middleware, or where the server itself is at fault."""
 
 _DESCRIPTION = (
-    "A local model with sessions and tools, as OpenAI's clients speak to it. Where keys are set, every request but"
-    " /health and /ready carries `Authorization: Bearer KEY`. Errors have one form everywhere. The MCP endpoint at /mcp"
-    " describes itself."
+    "A local model with sessions and tools, in the dialects that clients speak. Where keys are set, every request but"
+    " those to /health and /ready carries `Authorization: Bearer KEY`. The errors of a dialect have one form. The MCP"
+    " endpoint at /mcp describes itself."
 )
-_EVENT: Json = {
-    "type": "object",
-    "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": {"type": "string"}},
-    "required": ["data"],
-}
-"""One event of a stream, its fields as they stand on its lines; those who read streams by their schema expect it so."""
 _PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REFERENCES = "#/components/schemas/{model}"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of the query, a header, or one of the path that has more to say than its name."""
+def document(dialects: Iterable[Dialect]) -> Json:
+    """The OpenAPI document of all of their routes that are documented.
 
-    name: str
-    schema: Json
-    description: str
-    place: Literal["query", "header", "path"] = "query"
-
-
-@dataclass(frozen=True, slots=True)
-class Doc:
-    """What a route takes and gives.
-
-    `answer` None: text of `media_types`. `events` describes the stream of server-sent events that it may answer with.
-    `errors` are the classes that it raises besides those of every route; `also` are other answers by status. With
-    `public`, no key is needed.
+    It has room for one operation of a path and method: where several dialects have it, that is the first one's.
     """
-
-    tag: str
-    summary: str
-    answer: type[BaseModel] | None
-    description: str = ""
-    media_types: tuple[str, ...] = ("application/json",)
-    body: type[BaseModel] | None = None
-    body_required: bool = True
-    parameters: tuple[Parameter, ...] = ()
-    errors: tuple[type[TenutoError], ...] = ()
-    events: str | None = None
-    also: Mapping[int, type[BaseModel]] = field(default_factory=dict)
-    public: bool = False
-    example: Json | None = None
-    """A body that a client may send as it is."""
-
-
-class DocumentedRoute(Route):
-    """A route with its documentation."""
-
-    def __init__(self, path: str, endpoint: Endpoint, methods: Sequence[str], doc: Doc) -> None:
-        super().__init__(path, endpoint, methods=methods)
-        self.doc = doc
-
-
-def document(routes: Iterable[Route]) -> Json:
-    """The OpenAPI document of all of these routes that are documented."""
-    documented = [route for route in routes if isinstance(route, DocumentedRoute)]
-    shapes = _Shapes([route.doc for route in documented])
+    documented = [
+        (route, dialect.errors)
+        for dialect in dialects
+        for route in dialect.routes
+        if isinstance(route, DocumentedRoute)
+    ]
+    shapes = _Shapes([route.doc for route, _ in documented], [errors for _, errors in documented])
     paths: dict[str, Json] = {}
-    for route in documented:
+    for route, errors in documented:
         path = _PATH_PARAMETER.sub(r"{\1}", route.path)
         for method in sorted((route.methods or set()) - {"HEAD"}):
-            paths.setdefault(path, {})[method.lower()] = _operation(route, method, shapes)
+            paths.setdefault(path, {}).setdefault(method.lower(), _operation(route, method, errors, shapes))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -104,17 +59,21 @@ def document(routes: Iterable[Route]) -> Json:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"key": []}, {}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(route.doc.tag for route in documented)],
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.doc.tag for route, _ in documented)],
     }
 
 
 class _Shapes:
     """The schemas of all wire models that the routes name, and of those within them, under names that differ."""
 
-    def __init__(self, docs: Sequence[Doc]) -> None:
-        wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ErrorAnswer, "serialization"): None}
+    def __init__(self, docs: Sequence[Doc], errors: Sequence[ErrorForm]) -> None:
+        wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
+            (form.shape, "serialization"): None for form in errors
+        }
         for doc in docs:
-            wanted |= {(answer, "serialization"): None for answer in (doc.answer, *doc.also.values()) if answer}
+            streamed = () if doc.events is None else doc.events.data
+            answers = (doc.answer, *doc.also.values(), *streamed)
+            wanted |= {(answer, "serialization"): None for answer in answers if answer}
             if doc.body is not None:
                 wanted[doc.body, "validation"] = None
         self._references, schemas = models_json_schema(list(wanted), ref_template=_REFERENCES)
@@ -129,13 +88,13 @@ class _Shapes:
         return self._references[model, "serialization"]
 
 
-def _operation(route: DocumentedRoute, method: str, shapes: _Shapes) -> Json:
+def _operation(route: DocumentedRoute, method: str, errors: ErrorForm, shapes: _Shapes) -> Json:
     doc = route.doc
     operation: Json = {
         "tags": [doc.tag],
         "summary": doc.summary,
         "operationId": _operation_id(method, route.path),
-        "responses": {"200": _success(doc, shapes), **_failures(doc, shapes)},
+        "responses": {"200": _success(doc, shapes), **_failures(doc, errors, shapes)},
     }
     if doc.description:
         operation["description"] = doc.description
@@ -179,18 +138,32 @@ def _success(doc: Doc, shapes: _Shapes) -> Json:
     schema = {"type": "string"} if doc.answer is None else shapes.answer(doc.answer)
     content: Json = {media_type: {"schema": schema} for media_type in doc.media_types}
     if doc.events is not None:
-        content["text/event-stream"] = {"schema": {**_EVENT, "description": doc.events}}
+        content["text/event-stream"] = {"schema": _event(doc.events, shapes)}
     return {"description": doc.summary, "content": content}
 
 
-def _failures(doc: Doc, shapes: _Shapes) -> Json:
+def _event(stream: Stream, shapes: _Shapes) -> Json:
+    """One event of a stream, its fields as they stand on its lines; who reads streams by a schema expects it so."""
+    data: Json = {"type": "string"}
+    if stream.data:
+        forms = [shapes.answer(form) for form in stream.data]
+        data |= {"contentMediaType": "application/json", "contentSchema": {"anyOf": forms}}
+    return {
+        "type": "object",
+        "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": data},
+        "required": ["data"],
+        "description": stream.description,
+    }
+
+
+def _failures(doc: Doc, form: ErrorForm, shapes: _Shapes) -> Json:
     """The errors by status, each with the classes that have it."""
     raised = dict.fromkeys((*EVERYWHERE, *(() if doc.public else (Unauthenticated,)), *doc.errors))
     by_status: dict[int, list[type[TenutoError]]] = {}
     for error in raised:
-        by_status.setdefault(wire_error(OPENAI, error).status, []).append(error)
+        by_status.setdefault(form.entry(error).status, []).append(error)
     failures: Json = {
-        str(status): {"description": _said_of(errors), "content": _json(shapes.answer(ErrorAnswer))}
+        str(status): {"description": _said_of(errors), "content": _json(shapes.answer(form.shape))}
         for status, errors in by_status.items()
     }
     for status, model in doc.also.items():

@@ -21,8 +21,12 @@ _LINE_BREAKS = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe
 
 
 def json_line(value: object) -> bytes:
-    """JSON on one line, also for clients that split lines as `str.splitlines` does and not as the standard says."""
-    data = to_json(value)
+    """A value as JSON that is one line for every client."""
+    return one_line(to_json(value))
+
+
+def one_line(data: bytes) -> bytes:
+    """JSON as one line also for clients that split lines as `str.splitlines` does and not as the standard says."""
     if not data.isascii():
         for raw, escaped in _LINE_BREAKS:
             data = data.replace(raw, escaped)

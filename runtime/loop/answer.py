@@ -140,31 +140,15 @@ def call_to_json(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "arguments": call.arguments, "server": call.server}
 
 
-def pause_to_json(pause: RunPaused) -> dict[str, Any]:
-    """What a run waits for, as JSON values."""
-    return {
-        "reason": pause.reason.value,
-        "id": pause.pause_id,
-        "expires_at": pause.expires_at,
-        "calls": [call_to_json(call) for call in pause.calls],
-    }
-
-
 _USAGE: TypeAdapter[RoundUsage] = TypeAdapter(RoundUsage)
 
 
-def usage_to_json(usage: RoundUsage) -> dict[str, Any]:
-    """A round's figures as JSON values."""
-    dumped: dict[str, Any] = _USAGE.dump_python(usage, mode="json")
-    return dumped
-
-
 def usage_to_keep(usage: RoundUsage) -> dict[str, Any]:
-    """The same in little room: what is nothing is left out."""
+    """A round's figures as JSON values in little room: what is nothing is left out."""
     dumped: dict[str, Any] = _USAGE.dump_python(usage, mode="json", exclude_defaults=True)
     return dumped
 
 
 def usage_from_json(value: dict[str, Any]) -> RoundUsage:
-    """Read what `usage_to_json` or `usage_to_keep` gave. Raises pydantic.ValidationError."""
+    """Read what `usage_to_keep` gave. Raises pydantic.ValidationError."""
     return _USAGE.validate_python(value)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenuto.runtime.engine.messages import RoundUsage
+from tenuto.runtime.engine.messages import RoundUsage as RoundUsage  # a part of this vocabulary
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, RunStatus
 

@@ -68,6 +68,11 @@ class RawRun:
         place = model.engine.reserve(principal)
         self._round = model.engine.submit(self._sequence, request.prompt, round, principal=principal, place=place)
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether it stopped because it may have no more tokens."""
+        return self.cause is StopCause.LIMIT
+
     def __aiter__(self) -> Self:
         return self
 

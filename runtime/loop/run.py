@@ -255,31 +255,5 @@ class Run:
         answer.status = self.status
         return answer
 
-    def describe(self) -> dict[str, Any]:
-        """The run as JSON values, for programs."""
-        record, answer = self.record, self.snapshot()
-        return {
-            "id": record.id,
-            "object": "run",
-            "session_id": self.session_id,
-            "model": record.model,
-            "status": self.status.value,
-            "reason": None if record.reason is None else record.reason.value,
-            "stop_reason": answer.stop_reason if self.unkept_end else record.stop_reason,
-            "error": answer.error if self.unkept_end else record.error,
-            "created_at": record.created_at,
-            "updated_at": record.updated_at,
-            "expires_at": record.expires_at,
-            "pause": None if answer.pause is None else answers.pause_to_json(answer.pause),
-            "text": answer.text,
-            "usage": {
-                "prompt_tokens": answer.usage.prompt,
-                "completion_tokens": answer.usage.completion,
-                "computed_tokens": answer.usage.computed,
-                "cached_tokens": answer.usage.cached,
-                "rounds": [answers.usage_to_json(usage) for usage in self.rounds],
-            },
-        }
-
     def _fresh_answer(self) -> Answer:
         return Answer(self.record.id, self.session_id, self.record.model)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenuto.errors import InvalidRequest
-from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, TextAdded, ToolCalling, ToolReturned
+from tenuto.runtime.loop.events import Answer, RunPaused
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
+from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolReturned
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
@@ -204,10 +205,10 @@ class Telling:
         self.text = ""
         self.calls: list[dict[str, Any]] = []
 
-    async def see(self, number: int, event: RunEvent) -> None:
+    async def see(self, event: Event) -> None:
         """Take an event, and tell the client now or with a later one."""
+        number = self.last = event.number
         self.first = number if self.first is None else self.first
-        self.last = number
         match event:
             case TextAdded(text=text):
                 self.text += text

@@ -3,12 +3,15 @@
 from typing import Any
 
 from tenuto.errors import Conflict, InvalidRequest
-from tenuto.runtime.loop.described import model_facts, session_facts, session_page
+from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.requests import SessionMode, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import own_tools
+from tenuto.runtime.schema.models import models_answer
+from tenuto.runtime.schema.runs import run_answer
+from tenuto.runtime.schema.sessions import deleted_answer, session_answer, session_page
 from tenuto.sessions.items import ToolResultItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseReason, RunStatus
@@ -27,16 +30,16 @@ async def answer(runner: Runner, principal: Principal, name: str, arguments: dic
             return await _sessions(runner, principal, arguments)
         case own_tools.SESSION_FORK:
             id, at, new_id = arguments["session_id"], arguments.get("at"), arguments.get("new_id")
-            return session_facts(await runner.fork_session(principal, id, at, new_id))
+            return _told(session_answer(await runner.fork_session(principal, id, at, new_id)))
         case own_tools.SESSION_DELETE:
             await runner.delete_session(principal, arguments["session_id"])
-            return {"id": arguments["session_id"], "object": "session.deleted", "deleted": True}
+            return _told(deleted_answer(arguments["session_id"]))
         case own_tools.RUN_GET:
-            return (await runner.run(principal, arguments["run_id"])).describe()
+            return _told(run_answer(await runner.run(principal, arguments["run_id"])))
         case own_tools.RUN_CANCEL:
-            return (await runner.cancel(principal, arguments["run_id"])).describe()
+            return _told(run_answer(await runner.cancel(principal, arguments["run_id"])))
         case own_tools.MODELS_LIST:
-            return {"object": "list", "data": [model_facts(model) for model in runner.models.list()]}
+            return _told(models_answer(runner.models.list()))
         case _:
             raise AssertionError(f"{name} is none of these tools")
 
@@ -46,7 +49,11 @@ async def _sessions(runner: Runner, principal: Principal, arguments: dict[str, A
     found = await runner.list_sessions(
         principal, implicit=arguments.get("implicit", False), limit=limit + 1, after=arguments.get("after")
     )
-    return session_page(found, limit)
+    return _told(session_page(found, limit))
+
+
+def _told(answer: Shape) -> dict[str, Any]:
+    return answer.model_dump(mode="json", exclude_unset=True)
 
 
 async def resume(runner: Runner, principal: Principal, arguments: dict[str, Any], *, can_ask: bool) -> Follower:

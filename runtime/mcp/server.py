@@ -26,6 +26,7 @@ from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
+from tenuto.runtime.schema.telling import told_event
 from tenuto.sessions.items import Attachment
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
@@ -221,7 +222,7 @@ async def _watch(run: Follower, telling: chat.Telling) -> Answer:
     done = False
     try:
         async for number, event in run.events(telling.last):
-            await telling.see(number, event)
+            await telling.see(told_event(number, event))
         await telling.flush()
         answer = await run.answer()
         done = True

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tenuto.runtime.schema.events import ReasoningAdded, TextAdded, ToolCalling, ToolReturned, read_event
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -62,15 +64,15 @@ def of_events(lines: Iterable[str]) -> Iterator[Seen]:
         if "error" in data and "type" not in data:
             yield Broke(str(data["error"].get("message", data["error"])))
             continue
-        match data.get("type"):
-            case "text_added":
-                yield Said(data["text"])
-            case "reasoning_added":
-                yield Said(data["text"], reasoning=True)
-            case "tool_calling":
-                yield Calling(data["call"]["name"], data["call"]["arguments"])
-            case "tool_returned":
-                yield Returned(data["call"]["name"], data["status"], data["result"])
+        match read_event(data):
+            case TextAdded(text=text):
+                yield Said(text)
+            case ReasoningAdded(text=text):
+                yield Said(text, reasoning=True)
+            case ToolCalling(call=call):
+                yield Calling(call.name, call.arguments)
+            case ToolReturned(call=call, status=status, result=result):
+                yield Returned(call.name, status, result)
 
 
 def last_number(lines: Iterable[str]) -> int:

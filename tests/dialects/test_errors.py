@@ -1,6 +1,8 @@
 """Every error has its place in every dialect."""
 
+import json
 import math
+from typing import Any
 
 import httpx2
 import openai
@@ -8,20 +10,17 @@ import pytest
 
 from tenuto import errors
 from tenuto.errors import TenutoError
-from tenuto.runtime.http.errors import (
-    OPENAI,
-    ErrorTable,
-    openai_error,
-    openai_error_of_run,
-    openai_response,
-    retry_headers,
-    wire_error,
-)
+from tenuto.runtime.dialects.openai.errors import ERRORS, OPENAI
+from tenuto.runtime.http.errors import ErrorForm, ErrorTable, retry_headers
 
 
 def _all_errors(cls: type[TenutoError] = TenutoError) -> set[type[TenutoError]]:
     below = {found for sub in cls.__subclasses__() for found in _all_errors(sub)}
     return {cls, *below}
+
+
+def _json(form: ErrorForm, raised: TenutoError) -> Any:
+    return json.loads(form.told(raised).encode())
 
 
 @pytest.mark.parametrize("table", [OPENAI])
@@ -35,7 +34,7 @@ def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
     class Stricter(errors.SessionBusy):
         pass
 
-    assert wire_error(OPENAI, Stricter) == OPENAI[errors.SessionBusy]
+    assert ERRORS.entry(Stricter) == OPENAI[errors.SessionBusy]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +89,7 @@ def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
     ],
 )
 def test_openai_bodies(raised: TenutoError, body: dict[str, object]) -> None:
-    assert openai_error(raised) == {"error": body}
+    assert _json(ERRORS, raised) == {"error": body}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_who_may_try_again_is_told_so(raised: TenutoError, headers: dict[str, st
 
 
 def test_a_response_has_status_headers_and_body() -> None:
-    response = openai_response(errors.SessionBusy("s", "r"))
+    response = ERRORS.response(errors.SessionBusy("s", "r"))
     assert (response.status_code, response.headers["retry-after"]) == (409, "1")
     assert response.headers["content-type"] == "application/json"
     assert b'"run_id":"r"' in bytes(response.body)
@@ -118,20 +117,22 @@ def test_a_response_has_status_headers_and_body() -> None:
 
 @pytest.mark.parametrize("code", [cls.code for cls in OPENAI])
 def test_a_run_that_failed_is_told_by_its_code(code: str) -> None:
-    status, body = openai_error_of_run("it broke", code, "r1")
+    status, told = ERRORS.told_of_run("it broke", code, "r1")
+    body = json.loads(told.encode())
     known = next(entry for cls, entry in OPENAI.items() if cls.code == code)
     assert (status, body["error"]["type"], body["error"]["message"]) == (known.status, known.type, "it broke")
     assert body["error"]["run_id"] == "r1"
 
 
 def test_a_run_that_failed_for_an_unknown_cause_is_a_server_error() -> None:
-    status, body = openai_error_of_run(None, None, "r1")
+    status, told = ERRORS.told_of_run(None, None, "r1")
+    body = json.loads(told.encode())
     assert (status, body["error"]["code"], bool(body["error"]["message"])) == (500, "internal", True)
 
 
 def test_the_official_client_reads_our_errors() -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
-        response = openai_response(errors.NotFound("model", "x", ["a"]))
+        response = ERRORS.response(errors.NotFound("model", "x", ["a"]))
         return httpx2.Response(response.status_code, headers=dict(response.headers), content=bytes(response.body))
 
     client = openai.OpenAI(

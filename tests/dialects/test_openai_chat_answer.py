@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from tenuto.errors import StoreFailed
 from tenuto.runtime.dialects.openai.chat.answer import whole
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
+from tenuto.runtime.dialects.openai.chat.shapes import ChatAnswer
 from tenuto.runtime.engine.messages import Residency, RoundUsage
 from tenuto.runtime.loop.events import (
     Answer,
@@ -84,9 +85,9 @@ def _answer(**fields: Any) -> Answer:
     return Answer("r1", "s1", "small", **({"status": RunStatus.COMPLETED, "stop_reason": "end"} | fields))
 
 
-def _as_read(value: dict[str, Any]) -> dict[str, Any]:
+def _as_read(value: ChatAnswer) -> dict[str, Any]:
     """What arrives; the official client's types accept it."""
-    arrived: dict[str, Any] = json.loads(json.dumps(value))
+    arrived: dict[str, Any] = json.loads(value.encode())
     ChatCompletion.model_validate(arrived)
     return arrived
 
@@ -372,4 +373,4 @@ def test_streamed_text_is_the_whole_text(pieces: list[str]) -> None:
     answer = _answer(text="".join(pieces))
     frames = _stream(_encoder(), [TextAdded(0, piece) for piece in pieces], answer)
     streamed = "".join(data["choices"][0]["delta"].get("content", "") for _, data in frames[:-1])
-    assert streamed == whole(answer, CREATED)["choices"][0]["message"]["content"]
+    assert streamed == whole(answer, CREATED).choices[0].message.content

@@ -14,6 +14,8 @@ from tenuto.runtime.http.body import Wire
 MOST_BIASES = 1024
 """How many tokens one request may bias: each costs something in every step."""
 MOST_TOKENS = 2**31 - 1
+MOST_CHOICES = 16
+MOST_TOP_LOGPROBS = 20
 
 
 def strings(value: object) -> object:

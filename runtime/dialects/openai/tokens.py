@@ -15,10 +15,13 @@ from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.chat.messages import check_modalities
 from tenuto.runtime.dialects.openai.chat.request import read_chat
-from tenuto.runtime.dialects.openai.completions.request import prompt_tokens
+from tenuto.runtime.dialects.openai.prompts import prompt_tokens
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
+from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.schema.telling import text_or_bytes
 from tenuto.sessions.transfer import in_pages
 
 MOST_CHARACTERS = 2 << 20
@@ -46,6 +49,26 @@ class DetokenizeBody(Wire):
     model: str | None = None
 
 
+@dataclass(slots=True)
+class PieceAnswer:
+    """A token with its text, or with its bytes where they are no text by themselves."""
+
+    id: int
+    piece: str | list[int]
+
+
+class TokensAnswer(Shape):
+    """Tokens, with `with_pieces` each with its text."""
+
+    tokens: list[int] | list[PieceAnswer]
+
+
+class TextAnswer(Shape):
+    """The text of tokens."""
+
+    content: str
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizeApi:
     """The endpoints."""
@@ -67,7 +90,7 @@ class TokenizeApi:
         pages = _tokens_json(model.codec, tokens, with_pieces=wire.with_pieces is True)
         if len(tokens) > _AT_ONCE:
             return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread
-        return _json(b"".join(pages))
+        return Response(b"".join(pages), media_type="application/json")
 
     async def detokenize(self, request: Request) -> Response:
         """The text of tokens, control tokens included."""
@@ -80,7 +103,7 @@ class TokenizeApi:
                 raise InvalidRequest(f"{param}: there is no token {token}; the model has 0 to {size - 1}", param)
         text = partial(codec.detokenize, wire.tokens)
         content = await anyio.to_thread.run_sync(text) if len(wire.tokens) > _AT_ONCE else text()
-        return _json(to_json({"content": content}))
+        return answered(TextAnswer(content=content))
 
     async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
@@ -108,15 +131,4 @@ def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) ->
 
 def _with_pieces(codec: Codec, tokens: Sequence[int]) -> bytes:
     """Each token with its text, or with its bytes where they are no text by themselves."""
-    return to_json([{"id": token, "piece": _piece(codec.piece(token))} for token in tokens])
-
-
-def _piece(data: bytes) -> str | list[int]:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return list(data)
-
-
-def _json(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
+    return to_json([PieceAnswer(token, text_or_bytes(codec.piece(token))) for token in tokens])

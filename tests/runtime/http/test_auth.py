@@ -10,8 +10,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tenuto.errors import Unauthenticated
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.http.application import Recognition
 from tenuto.runtime.http.auth import Authentication, Keys, holder, principal_of
+from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.sessions.principal import LOCAL, Principal, Role
+
+DIALECTS = Dialects(Dialect("house", ERRORS, ()))
 
 
 def keys_of(*names: str) -> dict[str, Principal]:
@@ -66,9 +71,8 @@ async def test_the_middleware_lets_only_public_paths_through_without_a_key() -> 
     async def alive(request: Request) -> Response:
         return PlainTextResponse("ok")
 
-    app = Authentication(
-        Starlette(routes=[Route("/who", who), Route("/alive", alive)]), Keys(keys_of("k"), "s"), ["/alive"]
-    )
+    routed = Starlette(routes=[Route("/who", who), Route("/alive", alive)])
+    app = Recognition(Authentication(routed, Keys(keys_of("k"), "s"), ["/alive"]), DIALECTS)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         refused = await client.get("/who")
         known = await client.get("/who", headers={"authorization": "Bearer s"})

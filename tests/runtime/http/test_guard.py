@@ -13,22 +13,26 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.http.application import Recognition
 from tenuto.runtime.http.body import read_body
-from tenuto.runtime.http.errors import openai_errors
+from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.runtime.http.guard import Guard, host_name
+from tenuto.runtime.http.routes import answering_errors
 
 LIMIT = 100
+DIALECTS = Dialects(Dialect("house", ERRORS, ()))
 
 
 async def _echo(request: Request) -> Response:
     return PlainTextResponse(await read_body(request))
 
 
-APP = Starlette(routes=[Route("/", openai_errors(_echo), methods=["GET", "POST", "PUT", "DELETE"])])
+APP = Starlette(routes=[Route("/", answering_errors(_echo), methods=["GET", "POST", "PUT", "DELETE"])])
 
 
 def _client(**settings: Any) -> httpx.AsyncClient:
-    guard = Guard(APP, max_body_bytes=LIMIT, **settings)
+    guard = Recognition(Guard(APP, max_body_bytes=LIMIT, **settings), DIALECTS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1:8420")
 
 
@@ -176,7 +180,7 @@ async def test_an_application_that_hides_the_error_does_not_hide_the_answer() ->
         except Exception:
             await PlainTextResponse("never mind")(scope, receive, send)
 
-    transport = httpx.ASGITransport(Guard(stubborn, max_body_bytes=LIMIT))
+    transport = httpx.ASGITransport(Recognition(Guard(stubborn, max_body_bytes=LIMIT), DIALECTS))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.post("/", content=Chunks(LIMIT, 3), headers=JSON)).status_code == 413
 

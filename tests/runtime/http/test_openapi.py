@@ -12,9 +12,13 @@ from starlette.routing import Route
 
 from tenuto.errors import NotFound, SessionBusy
 from tenuto.runtime.api import operations
-from tenuto.runtime.api import routes as table
+from tenuto.runtime.api import routes as own
+from tenuto.runtime.dialects.openai import dialect as openai
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.docs_page import page
-from tenuto.runtime.http.openapi import Doc, DocumentedRoute, document
+from tenuto.runtime.http.openapi import document
+from tenuto.runtime.http.routes import Doc, DocumentedRoute
 from tests.e2e.server import Server, script
 
 DESCRIPTIONS = {"/openapi.json", "/docs"}
@@ -42,6 +46,11 @@ def api(described: tuple[httpx.Response, httpx.Response, str]) -> Any:
     return described[0].json()
 
 
+def described_of(*routes: Route) -> Any:
+    """The paths in the document of these routes."""
+    return document([Dialect("x", ERRORS, routes)])["paths"]
+
+
 def operations_of(api: Any) -> list[tuple[str, str, Any]]:
     return [(path, method, operation) for path, item in api["paths"].items() for method, operation in item.items()]
 
@@ -53,14 +62,16 @@ def schema_of(api: Any, schema: Any) -> Any:
 
 @pytest.mark.slow
 def test_every_route_is_described(api: Any, described: tuple[httpx.Response, httpx.Response, str]) -> None:
-    declared = re.findall(r'_route\("([^"]+)"', Path(table.__file__).read_text())
+    sources = [Path(str(module.__file__)).read_text() for module in (own, openai)]
+    declared = re.findall(r'Route\("([^"]+)"', "".join(sources))
     assert {re.sub(r":\w+}", "}", path) for path in declared} == set(api["paths"])
     assert {"/v1/chat/completions", "/v1/sessions/{id}", "/health"} <= set(api["paths"])
 
 
 def test_a_route_without_a_description_is_left_out_of_the_document() -> None:
-    routes = [Route("/plain", endpoint), DocumentedRoute("/told", endpoint, ["GET"], operations.HEALTH)]
-    assert set(document(routes)["paths"]) == {"/told"}
+    assert set(described_of(Route("/plain", endpoint), DocumentedRoute("/told", endpoint, operations.HEALTH))) == {
+        "/told"
+    }
 
 
 @pytest.mark.slow
@@ -112,7 +123,7 @@ def test_the_short_forms_that_clients_send_are_described(shape: str, value: Any,
 
 def test_the_statuses_come_from_the_errors() -> None:
     doc = Doc("X", "x", None, errors=(NotFound, SessionBusy))
-    responses = document([DocumentedRoute("/x", endpoint, ["GET"], doc)])["paths"]["/x"]["get"]["responses"]
+    responses = described_of(DocumentedRoute("/x", endpoint, doc))["/x"]["get"]["responses"]
     assert set(responses) == {"200", "400", "401", "403", "404", "409", "413", "500"}
     assert "open run" in responses["409"]["description"]
 
@@ -168,6 +179,6 @@ def test_the_page_is_whole_and_loads_nothing(described: tuple[httpx.Response, ht
 
 def test_what_stands_in_a_description_is_text_on_the_page() -> None:
     doc = Doc("X", "<script>alert(1)</script>", None, description="a `<b>` & c")
-    html = page(document([DocumentedRoute("/x", endpoint, ["GET"], doc)]), "http://x")
+    html = page(document([Dialect("x", ERRORS, (DocumentedRoute("/x", endpoint, doc),))]), "http://x")
     assert read(html).loads == []
     assert "<code>&lt;b&gt;</code> &amp; c" in html

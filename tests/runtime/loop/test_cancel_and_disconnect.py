@@ -13,6 +13,7 @@ from tenuto.errors import NotFound, ShuttingDown
 from tenuto.runtime.engine.messages import State
 from tenuto.runtime.loop.events import RoundEnded, RunDone, TextAdded, ToolReturned
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.schema.runs import run_answer
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
@@ -208,7 +209,7 @@ async def test_a_paused_run_can_be_followed_in_another_process(open_process: Ope
     later = await open_process(left=process.url)
     run = await later.runner.run(ALICE, paused.run_id)
     assert (await events(run))[-1] == paused.pause
-    assert run.describe()["status"] == "paused"
+    assert run.status is RunStatus.PAUSED
 
 
 async def test_a_run_that_has_ended_can_be_followed_in_another_process(open_process: Open) -> None:
@@ -218,9 +219,9 @@ async def test_a_run_that_has_ended_can_be_followed_in_another_process(open_proc
     run = await later.runner.run(ALICE, done.run_id)
     assert (await events(run))[-1] == RunDone(RunStatus.COMPLETED, "end")
     assert await answer(run) == done
-    described = run.describe()
-    assert (described["status"], described["text"]) == ("completed", "Well.1")
-    assert described["usage"]["completion_tokens"] == done.usage.completion
+    described = run_answer(run)
+    assert (described.status, described.text) == (RunStatus.COMPLETED, "Well.1")
+    assert described.usage.completion_tokens == done.usage.completion
 
 
 async def test_a_run_that_ended_long_ago_leaves_the_memory(open_process: Open, clock: Clock) -> None:

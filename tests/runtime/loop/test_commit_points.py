@@ -12,6 +12,7 @@ import pytest
 
 from tenuto.errors import NotFound, StoreFailed
 from tenuto.runtime.loop.events import RoundEnded, RunDone, RunPaused, ToolCalling, ToolReturned
+from tenuto.runtime.schema.runs import run_answer
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import CallStatus, PauseStatus, RunStatus
 from tenuto.tools.approvals import Rules
@@ -88,7 +89,7 @@ async def test_a_pause_for_the_client_is_kept_before_the_client_is_told(open_pro
     paused = run.snapshot()
     later = await open_process(left=process.left_behind(tmp_path))
     again = await later.runner.run(ALICE, run.id)
-    assert again.describe() == run.run.describe()
+    assert run_answer(again) == run_answer(run.run)
     assert again.snapshot().pause == paused.pause
     done = await later.ask(results(paused, "rain"))
     assert (done.run_id, done.text, done.status) == (run.id, "rain", RunStatus.COMPLETED)

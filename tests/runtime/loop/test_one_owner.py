@@ -87,7 +87,7 @@ async def test_a_stored_run_of_another_version_ends_neither_the_start_nor_housek
     with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as connection, connection:
         connection.execute('UPDATE runs SET options = \'{"of": "tomorrow"}\' WHERE id = ?', (paused.run_id,))
     later = await reopened(open_process, process)
-    assert (await later.runner.run(ALICE, paused.run_id)).describe()["status"] == "paused"
+    assert (await later.runner.run(ALICE, paused.run_id)).status is RunStatus.PAUSED
     with pytest.raises(StoreFailed, match="another version"):
         await later.ask(results(paused, "rain"), "s")
     clock.now += 10 * 24 * 3600

@@ -1,6 +1,6 @@
 """A run's events as the chunks of a chat completions stream. Bytes out, no I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
@@ -11,13 +11,28 @@ from tenuto.runtime.dialects.openai.chat.answer import (
     client_calls,
     completion_id,
     finish_reason,
-    session_fields,
-    summed,
-    usage,
+    given,
+    run_fields,
 )
-from tenuto.runtime.dialects.openai.logprobs import chat_logprobs
-from tenuto.runtime.http.errors import openai_error, openai_error_of_run
-from tenuto.runtime.http.sse import DONE, frame, json_line
+from tenuto.runtime.dialects.openai.chat.shapes import (
+    ApprovalFields,
+    AskedTool,
+    ChunkChoice,
+    ChunkEnvelope,
+    ChunkFields,
+    Delta,
+    FinishReason,
+    FunctionDelta,
+    ProgressData,
+    ProgressFields,
+    RunFields,
+    ToolCallDelta,
+)
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.logprobs import LogprobsAnswer, chat_logprobs
+from tenuto.runtime.dialects.openai.usage import summed, usage
+from tenuto.runtime.http.shape import Shape
+from tenuto.runtime.http.sse import DONE, frame, json_line, one_line
 from tenuto.runtime.loop.events import (
     Answer,
     ClientCallArguments,
@@ -32,14 +47,15 @@ from tenuto.runtime.loop.events import (
     ToolReturned,
     Usage,
 )
-from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, RunStatus
 
 _ASKS = (PauseReason.APPROVAL, PauseReason.INPUT)
 
 
 class ChunkEncoder:
-    """A run's events to the frames of one stream. What is the same in all chunks is encoded once.
+    """A run's events to the frames of one stream.
+
+    What is the same in all chunks is encoded once; of chunks that come by the token, all but what the token brings.
 
     `index` is the run's choice in the answer that `completion` names, where it is one of several.
     """
@@ -61,28 +77,30 @@ class ChunkEncoder:
         self._named, self._include_usage = named_events, include_usage
         self._logprobs, self._index = logprobs, index
         self._has_shown = False
-        envelope = {
-            "id": completion or completion_id(run_id),
-            "object": "chat.completion.chunk",
-            "created": int(created_at),
-            "model": model,
-        }
-        self._head = json_line(envelope)[:-1]
+        envelope = ChunkEnvelope(
+            id=completion or completion_id(run_id),
+            object="chat.completion.chunk",
+            created=int(created_at),
+            model=model,
+        )
+        self._head = one_line(envelope.encode())[:-1]
         before = b"data: " + self._head + b',"choices":[{"index":%d,"delta":{' % index
-        self._after_text = b'},"logprobs":null,"finish_reason":null}]' + self._no_usage() + b"}\n\n"
+        self._end = b',"finish_reason":null}]' + self._no_usage() + b"}\n\n"
+        self._after_text = b'},"logprobs":null' + self._end
         self._before_text = before + b'"content":'
         self._before_reasoning = before + b'"reasoning_content":'
+        self._before_call = before + b'"tool_calls":[{"index":'
 
     def opening(self) -> bytes:
         """The first chunk: who speaks."""
-        return self._chunk({"role": "assistant", "content": ""})
+        return self._chunk(Delta(role="assistant", content=""))
 
     def encode(self, event: RunEvent) -> bytes:
         """The frames for one event; empty where a chunk shows nothing of it."""
         match event:
             case TextAdded() if self._logprobs:
                 self._has_shown = True
-                return self._chunk({"content": event.text}, logprobs=chat_logprobs(event.logprobs))
+                return self._text_with(chat_logprobs(event.logprobs), event.text)
             case TextAdded():
                 self._has_shown = True
                 return self._before_text + json_line(event.text) + self._after_text
@@ -90,17 +108,17 @@ class ChunkEncoder:
                 self._has_shown = True
                 return self._before_reasoning + json_line(event.text) + self._after_text
             case ClientCallArguments():
-                return self._tool_call({"index": event.index, "function": {"arguments": event.text}})
+                return self._arguments(event.index, event.text)
             case ClientCallStarted():
                 self._has_shown = True
-                function = {"name": event.name, "arguments": ""}
-                call = {"index": event.index, "id": event.call_id, "type": "function", "function": function}
-                return self._tool_call(call)
+                function = FunctionDelta(name=event.name, arguments="")
+                return self._tool_call(
+                    ToolCallDelta(index=event.index, id=event.call_id, type="function", function=function)
+                )
             case ToolCalling():
-                return self._progress(event.round, event.call, "calling", {})
+                return self._progress(event)
             case ToolReturned():
-                data = {"content": event.result, "status": event.status}
-                return self._progress(event.round, event.call, "complete", data)
+                return self._progress(event, content=event.result, status=event.status)
             case RunPaused() if event.reason in _ASKS:
                 return self._approval(event)
             case RunPaused() | RunDone() | RoundEnded():
@@ -109,26 +127,26 @@ class ChunkEncoder:
     def closing(self, answer: Answer) -> bytes:
         """What ends the stream after the run's last event."""
         if answer.status is RunStatus.FAILED:
-            _, error = openai_error_of_run(answer.error, answer.error_code, self._run_id)
-            return frame(json_line(error)) + DONE
-        return self.ending(answer, session_fields(answer)) + self.figures(answer.usage) + DONE
+            _, error = ERRORS.told_of_run(answer.error, answer.error_code, self._run_id)
+            return frame(one_line(error.encode())) + DONE
+        return self.ending(answer, run_fields(answer)) + self.figures(answer.usage) + DONE
 
-    def ending(self, answer: Answer, extra: Mapping[str, Any] | None = None) -> bytes:
+    def ending(self, answer: Answer, runs: RunFields | None = None) -> bytes:
         """What ends the choice; the answer has not failed."""
-        return self._missed(answer) + self._chunk({}, finish_reason(answer), extra)
+        return self._missed(answer) + self._chunk(Delta(), finish_reason(answer), runs)
 
     def figures(self, of: Usage) -> bytes:
         """The chunk with the usage, where it is asked for."""
-        return self._frame({"choices": [], "usage": usage(of)}) if self._include_usage else b""
+        return self._frame(ChunkFields(choices=[], usage=usage(of))) if self._include_usage else b""
 
     def closing_of(self, answers: Sequence[Answer]) -> bytes:
         """What ends a stream of several choices, each of which has ended."""
-        state = self._frame({"choices": [], **choices_fields(answers)})
+        state = self._frame(ChunkFields(choices=[], **given(choices_fields(answers))))
         return state + self.figures(summed([answer.usage for answer in answers])) + DONE
 
     def failure(self, exc: TenutoError) -> bytes:
         """What ends the stream where something else than the run failed."""
-        return frame(json_line(openai_error(exc))) + DONE
+        return frame(one_line(ERRORS.told(exc).encode())) + DONE
 
     def _missed(self, answer: Answer) -> bytes:
         """The answer at once, to a repeat of a request whose run has ended so long ago that its pieces are gone."""
@@ -142,60 +160,67 @@ class ChunkEncoder:
             pieces.append(ClientCallArguments(0, index, call.arguments))
         return b"".join(self.encode(piece) for piece in pieces)
 
+    def _text_with(self, logprobs: LogprobsAnswer, text: str) -> bytes:
+        return self._before_text + json_line(text) + b'},"logprobs":' + json_line(logprobs) + self._end
+
+    def _arguments(self, index: int, text: str) -> bytes:
+        function = b'%d,"function":{"arguments":%s}}]' % (index, json_line(text))
+        return self._before_call + function + self._after_text
+
     def _no_usage(self) -> bytes:
         return b',"usage":null' if self._include_usage else b""
 
-    def _tool_call(self, call: Mapping[str, Any]) -> bytes:
-        return self._chunk({"tool_calls": [call]})
+    def _tool_call(self, call: ToolCallDelta) -> bytes:
+        return self._chunk(Delta(tool_calls=[call]))
 
     def _chunk(
         self,
-        delta: Mapping[str, Any],
-        finish: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-        *,
-        logprobs: Mapping[str, Any] | None = None,
+        delta: Delta,
+        finish: FinishReason | None = None,
+        runs: RunFields | None = None,
     ) -> bytes:
-        choice = {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-        no_usage = {"usage": None} if self._include_usage else {}
-        return self._frame({"choices": [choice], **no_usage, **(extra or {})})
+        choice = ChunkChoice(index=self._index, delta=delta, logprobs=None, finish_reason=finish)
+        more: dict[str, Any] = {"usage": None} if self._include_usage else {}
+        return self._frame(ChunkFields(choices=[choice], **more, **(given(runs) if runs else {})))
 
-    def _frame(self, fields: Mapping[str, Any], event: str | None = None) -> bytes:
-        return frame(self._head + b"," + json_line(fields)[1:], event=event)
+    def _frame(self, fields: Shape, event: str | None = None) -> bytes:
+        return frame(self._head + b"," + one_line(fields.encode())[1:], event=event)
 
-    def _progress(self, round_: int, call: ToolCall, phase: str, data: Mapping[str, Any]) -> bytes:
+    def _progress(self, event: ToolCalling | ToolReturned, **result: str) -> bytes:
         """Also a valid chunk without choices: OpenAI's client reads every `data` as a chunk, whatever its event."""
         if not self._named:
             return b""
-        fields = {
-            "choices": [],
-            "type": "agentic_tool_call_progress",
-            "round": round_,
-            "tool_name": call.name,
-            "phase": phase,
-            "data": {"tool_type": "custom", "call_id": call.id, "arguments": call.arguments, **data},
-        }
-        return self._frame(fields, event="agentic_tool_call_progress")
+        call = event.call
+        fields = ProgressFields(
+            choices=[],
+            type="agentic_tool_call_progress",
+            round=event.round,
+            tool_name=call.name,
+            phase="complete" if result else "calling",
+            data=ProgressData(tool_type="custom", call_id=call.id, arguments=call.arguments, **result),
+        )
+        return self._frame(fields, event=fields.type)
 
     def _approval(self, pause: RunPaused) -> bytes:
         if not self._named:
             return b""
-        fields = {
-            "choices": [],
-            "type": "agentic_tool_approval_required",
-            "approval_id": pause.pause_id,
-            "session_id": self._session_id,
-            "round": pause.round,
-            **_question(pause.calls[0]),
-            "expires_at": pause.expires_at,
-        }
-        return self._frame(fields, event="agentic_tool_approval_required")
+        call = pause.calls[0]
+        fields = ApprovalFields(
+            choices=[],
+            type="agentic_tool_approval_required",
+            approval_id=pause.pause_id,
+            session_id=self._session_id,
+            round=pause.round,
+            tool=AskedTool(source="mcp", kind="custom", label=call.name, name=call.name),
+            arguments=_parsed(call.arguments),
+            expires_at=pause.expires_at,
+        )
+        return self._frame(fields, event=fields.type)
 
 
-def _question(call: ToolCall) -> dict[str, Any]:
-    """The tool is described as mistral.rs does it; the arguments are an object where they are one."""
+def _parsed(arguments: str) -> Any:
+    """What they say where they are JSON, else their text."""
     try:
-        arguments = from_json(call.arguments)
+        return from_json(arguments)
     except ValueError:
-        arguments = call.arguments
-    return {"tool": {"source": "mcp", "kind": "custom", "label": call.name, "name": call.name}, "arguments": arguments}
+        return arguments

@@ -4,9 +4,7 @@ import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,11 +14,14 @@ from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, Choices, t
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.messages import check_modalities
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, understood
 from tenuto.runtime.http.disconnect import while_connected
-from tenuto.runtime.http.errors import INTERNAL, openai_error_of_run
+from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
+from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
@@ -73,23 +74,22 @@ class ChatCompletions:
             status, body = _several_body(answers, choices, chat)
         finally:
             await choices.close()
-        return Response(to_json(body), status, media_type="application/json")
+        return answered(body, status)
 
 
-def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) -> tuple[int, dict[str, Any]]:
+def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) -> tuple[int, Shape]:
     last = answers[-1]
     if last.status is RunStatus.FAILED:
-        return openai_error_of_run(last.error, last.error_code, last.run_id)
+        return ERRORS.told_of_run(last.error, last.error_code, last.run_id)
     return 200, several(answers, choices.runs[0].created_at, logprobs=_wants_logprobs(chat))
 
 
 async def _whole(request: Request, chat: ChatRequest, run: Follower) -> Response:
     answer = await while_connected(request.receive, run, run.answer)
     if answer.status is RunStatus.FAILED:
-        status, body = openai_error_of_run(answer.error, answer.error_code, run.id)
-    else:
-        status, body = 200, whole(answer, run.created_at, logprobs=_wants_logprobs(chat))
-    return Response(to_json(body), status, run_headers(run), "application/json")
+        status, error = ERRORS.told_of_run(answer.error, answer.error_code, run.id)
+        return answered(error, status, run_headers(run))
+    return answered(whole(answer, run.created_at, logprobs=_wants_logprobs(chat)), headers=run_headers(run))
 
 
 async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:

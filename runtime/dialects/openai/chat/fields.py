@@ -3,11 +3,10 @@
 A field is refused where leaving it out of account would give another answer than was asked for.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from tenuto.runtime.dialects.openai.chat.wire import MOST_CHOICES, MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects.openai.refusals import Refusal
+from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS
 
 SERVED: dict[str, str] = {
     "model": "an id of `/v1/models`; absent or `default`: the first",
@@ -52,14 +51,6 @@ IGNORED: dict[str, str] = {
     "prompt_cache_key": "caches are found by their tokens",
     "prompt_cache_retention": "the runtime decides what is kept",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """When a field is really used, and what to say of it."""
-
-    is_used: Callable[[Any], bool]
-    words: str
 
 
 def _given(value: Any) -> bool:

@@ -1,7 +1,6 @@
 """A chat completions request to a turn: what its fields mean, and which of them are refused."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +13,13 @@ from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
+from tenuto.runtime.schema.ids import checked_session_id
 from tenuto.sessions.principal import Principal
 
 SESSION_HEADER = "x-session-id"
 EVENTS_HEADER = "x-tenuto-events"
 IDEMPOTENCY_HEADER = "idempotency-key"
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _MAX_IDEMPOTENCY_KEY = 255
 
 
@@ -117,17 +116,6 @@ def _max_tokens(wire: ChatBody) -> int | None:
 def _user(wire: ChatBody) -> str | None:
     """Both fields name who a session is for: where both are given, both must fit."""
     return "\n".join(name for name in (wire.safety_identifier, wire.user) if name) or None
-
-
-def checked_session_id(session_id: str, param: str) -> str:
-    """The id, if it may name a session.
-
-    Raises:
-        InvalidRequest: it may not.
-    """
-    if _SESSION_ID.fullmatch(session_id) is None:
-        raise InvalidRequest(f"{param}: 1 to 128 of letters, digits, '.', '_' and '-'", param)
-    return session_id
 
 
 def _session_id(of_body: str | None, of_header: str | None) -> str | None:

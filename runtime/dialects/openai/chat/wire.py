@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tenuto.runtime.dialects.openai.sampling import Limit, SamplingFields
+from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
 from tenuto.tools.approvals import Permission
 
-MOST_CHOICES = 16
-MOST_TOP_LOGPROBS = 20
 MOST_MESSAGES = 20_000
 MOST_TOOLS = 1_000
 MOST_DESCRIPTION = 64 << 10

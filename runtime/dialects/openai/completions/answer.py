@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, Wanted
+from tenuto.runtime.dialects.openai.completions.shapes import (
+    CompletionAnswer,
+    CompletionEnvelope,
+    CompletionFields,
+    FinishReason,
+    TextChoiceAnswer,
+)
 from tenuto.runtime.dialects.openai.logprobs import TextLogprobs
-from tenuto.runtime.engine.messages import RoundUsage, StopCause
-from tenuto.runtime.http.sse import DONE, frame, json_line
-from tenuto.runtime.loop.events import TextLogprob
-from tenuto.runtime.loop.raw import RawPiece
+from tenuto.runtime.dialects.openai.usage import text_usage
+from tenuto.runtime.http.sse import DONE, frame, json_line, one_line
+from tenuto.runtime.loop.events import RoundUsage, TextLogprob
+from tenuto.runtime.loop.raw import RawPiece, RawRun
 
 
 @dataclass(slots=True)
@@ -26,80 +33,71 @@ class Text:
         self.logprobs += piece.logprobs
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """What every answer and chunk of one request has alike."""
-
-    id: str
-    created: int
-    model: str
-
-    def around(self, choices: Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """The whole object."""
-        return {
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model,
-            "choices": choices,
-            **more,
-        }
-
-
-def finish_reason(cause: StopCause | None) -> str:
+def finish_reason(run: RawRun) -> FinishReason:
     """Why a text ended."""
-    return "length" if cause is StopCause.LIMIT else "stop"
+    return "length" if run.was_cut else "stop"
 
 
-def usage(figures: Sequence[RoundUsage]) -> dict[str, Any]:
-    """What all texts took together."""
-    prompt, completion = sum(of.prompt for of in figures), sum(of.sampled for of in figures)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(of.cached for of in figures)},
-    }
-
-
-def choice(index: int, text: Text, cause: StopCause | None, *, logprobs: bool) -> dict[str, Any]:
-    """A text that is whole."""
-    return {
-        "text": text.wanted.before + "".join(text.pieces),
-        "index": index,
-        "logprobs": TextLogprobs().form(text.logprobs) if logprobs else None,
-        "finish_reason": finish_reason(cause),
-    }
+def whole(
+    envelope: CompletionEnvelope, texts: Sequence[Text], runs: Sequence[RawRun], *, logprobs: bool
+) -> CompletionAnswer:
+    """The unstreamed answer, once all texts are whole."""
+    choices = [
+        TextChoiceAnswer(
+            text=text.wanted.before + "".join(text.pieces),
+            index=index,
+            logprobs=TextLogprobs().form(text.logprobs) if logprobs else None,
+            finish_reason=finish_reason(run),
+        )
+        for index, (run, text) in enumerate(zip(runs, texts, strict=True))
+    ]
+    return CompletionAnswer(**dict(envelope), choices=choices, usage=text_usage([run.usage for run in runs]))
 
 
 class TextChunks:
-    """One text as the chunks of a stream."""
+    """One text as the chunks of a stream. Of chunks that come by the token, all is encoded once but what it brings."""
 
-    def __init__(self, envelope: Envelope, index: int, request: CompletionRequest) -> None:
-        self._envelope, self._index, self._request = envelope, index, request
+    def __init__(self, envelope: CompletionEnvelope, index: int, request: CompletionRequest) -> None:
+        self._index, self._request = index, request
         self._logprobs = TextLogprobs()
+        self._head = _head(envelope)
+        self._before_text = b"data: " + self._head + b',"choices":[{"text":'
+        self._middle = b',"index":%d,"logprobs":' % index
+        self._end = b',"finish_reason":null}]%s}\n\n' % (b',"usage":null' if request.include_usage else b"")
+        self._after_text = self._middle + b"null" + self._end
 
     def opening(self) -> bytes:
         """The prompt, where it is to be repeated."""
         before = self._request.texts[self._index].before
-        return self._chunk(before) if before else b""
+        return self._text(before) if before else b""
 
     def piece(self, piece: RawPiece) -> bytes:
         """More of the text."""
-        return self._chunk(piece.text, logprobs=self._logprobs.form(piece.logprobs) if self._request.logprobs else None)
+        if not self._request.logprobs:
+            return self._text(piece.text)
+        logprobs = json_line(self._logprobs.form(piece.logprobs))
+        return self._before_text + json_line(piece.text) + self._middle + logprobs + self._end
 
-    def ending(self, cause: StopCause | None) -> bytes:
+    def ending(self, run: RawRun) -> bytes:
         """Why it ended."""
-        return self._chunk("", finish_reason(cause))
+        choice = TextChoiceAnswer(text="", index=self._index, logprobs=None, finish_reason=finish_reason(run))
+        more: dict[str, Any] = {"usage": None} if self._request.include_usage else {}
+        return _frame(self._head, CompletionFields(choices=[choice], **more))
 
-    def _chunk(self, text: str, finish: str | None = None, logprobs: dict[str, Any] | None = None) -> bytes:
-        one = {"text": text, "index": self._index, "logprobs": logprobs, "finish_reason": finish}
-        more = {"usage": None} if self._request.include_usage else {}
-        return frame(json_line(self._envelope.around([one], **more)))
+    def _text(self, text: str) -> bytes:
+        return self._before_text + json_line(text) + self._after_text
 
 
-def closing(envelope: Envelope, request: CompletionRequest, figures: Sequence[RoundUsage]) -> bytes:
+def closing(envelope: CompletionEnvelope, request: CompletionRequest, figures: Sequence[RoundUsage]) -> bytes:
     """What ends a stream after all its texts."""
     if not request.include_usage:
         return DONE
-    return frame(json_line(envelope.around([], usage=usage(figures)))) + DONE
+    return _frame(_head(envelope), CompletionFields(choices=[], usage=text_usage(figures))) + DONE
+
+
+def _head(envelope: CompletionEnvelope) -> bytes:
+    return one_line(envelope.encode())[:-1]
+
+
+def _frame(head: bytes, fields: CompletionFields) -> bytes:
+    return frame(head + b"," + one_line(fields.encode())[1:])

@@ -7,19 +7,21 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import anyio
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import ContextTooLong, TenutoError
-from tenuto.runtime.dialects.openai.completions.answer import Envelope, Text, TextChunks, choice, closing, usage
+from tenuto.runtime.dialects.openai.completions.answer import Text, TextChunks, closing, whole
 from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, read_completion
+from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer, CompletionEnvelope
+from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body
 from tenuto.runtime.http.disconnect import while_connected
-from tenuto.runtime.http.errors import INTERNAL, openai_error
+from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
-from tenuto.runtime.http.sse import DONE, frame, json_line
+from tenuto.runtime.http.sse import DONE, frame, one_line
 from tenuto.runtime.loop.raw import RawRun
 from tenuto.runtime.loop.runner import Runner
 
@@ -40,9 +42,7 @@ class Completions:
         texts = Texts(wanted, self.runner)
         if wanted.stream:
             return MergedStream(texts.parts(), texts.closing(), texts, keep_alive_s=self.keep_alive_s)
-        return Response(
-            to_json(await while_connected(request.receive, texts, texts.whole)), media_type="application/json"
-        )
+        return answered(await while_connected(request.receive, texts, texts.whole))
 
 
 class Texts:
@@ -50,7 +50,9 @@ class Texts:
 
     def __init__(self, wanted: CompletionRequest, runner: Runner) -> None:
         self._wanted = wanted
-        self._envelope = Envelope(f"cmpl-{uuid4().hex}", int(time.time()), wanted.model.id)
+        self._envelope = CompletionEnvelope(
+            id=f"cmpl-{uuid4().hex}", object="text_completion", created=int(time.time()), model=wanted.model.id
+        )
         self._runs: list[RawRun] = []
         self._failure: TenutoError | None = None
         try:
@@ -66,7 +68,7 @@ class Texts:
         """The client is gone: nobody else reads these."""
         self._close()
 
-    async def whole(self) -> dict[str, object]:
+    async def whole(self) -> CompletionAnswer:
         """The unstreamed answer.
 
         Raises:
@@ -78,11 +80,7 @@ class Texts:
                 group.start_soon(self._read, run, text, group.cancel_scope)
         if self._failure is not None:
             raise self._failure
-        choices = [
-            choice(index, text, run.cause, logprobs=self._wanted.logprobs)
-            for index, (run, text) in enumerate(zip(self._runs, texts, strict=True))
-        ]
-        return self._envelope.around(choices, usage=usage([run.usage for run in self._runs]))
+        return whole(self._envelope, texts, self._runs, logprobs=self._wanted.logprobs)
 
     def parts(self) -> list[AsyncGenerator[bytes, None]]:
         """The frames of each text."""
@@ -93,7 +91,7 @@ class Texts:
     async def closing(self) -> AsyncGenerator[bytes, None]:
         """The frames after all texts."""
         if self._failure is not None:
-            yield frame(json_line(openai_error(self._failure))) + DONE
+            yield frame(one_line(ERRORS.told(self._failure).encode())) + DONE
         else:
             yield closing(self._envelope, self._wanted, [run.usage for run in self._runs])
 
@@ -111,7 +109,7 @@ class Texts:
             async for piece in run:
                 yield chunks.piece(piece)
             if self._failure is None:
-                yield chunks.ending(run.cause)
+                yield chunks.ending(run)
         except Exception as exc:
             self._fail(exc)
 

@@ -1,11 +1,11 @@
 """A text completions request to the raw completions that it asks for."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
+from tenuto.runtime.dialects.openai.prompts import prompt_tokens
 from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.models import Model, Models
@@ -58,14 +58,6 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
         include_usage=wire.stream_options is not None and wire.stream_options.include_usage is True,
         logprobs=wire.logprobs is not None,
     )
-
-
-def prompt_tokens(codec: Codec, prompt: str | Sequence[int]) -> tuple[int, ...]:
-    """A text that begins a sequence, as content: no control token comes of it. Ids are taken as they are."""
-    if not isinstance(prompt, str):
-        return tuple(prompt)
-    bos = codec.info.bos
-    return (*(() if bos is None else (bos,)), *codec.tokenize(prompt))
 
 
 def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal) -> list[Wanted]:

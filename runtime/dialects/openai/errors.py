@@ -1,0 +1,101 @@
+"""Errors in OpenAI's form: the status, type and code of each class, and the body.
+
+https://platform.openai.com/docs/guides/error-codes
+"""
+
+from pydantic import ConfigDict, Field
+
+from tenuto.errors import (
+    AlreadyDecided,
+    BodyTooLarge,
+    CommitUnsettled,
+    ConfigurationError,
+    Conflict,
+    ContextTooLong,
+    Forbidden,
+    GenerationFailed,
+    HeadTooLarge,
+    IdempotencyMismatch,
+    InvalidRequest,
+    MethodNotAllowed,
+    MissingToolResults,
+    ModelLoadFailed,
+    NotFound,
+    Overloaded,
+    RunUnreadable,
+    SessionBusy,
+    SessionDamaged,
+    SessionPaused,
+    ShuttingDown,
+    StoreFailed,
+    StoreUnavailable,
+    TemplateFailed,
+    TenutoError,
+    TookTooLong,
+    ToolFailed,
+    Unauthenticated,
+    UnknownUrl,
+    UnsupportedParameter,
+)
+from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
+from tenuto.runtime.http.shape import Shape
+
+OPENAI: ErrorTable = {
+    TenutoError: WireError(500, "server_error"),
+    InvalidRequest: WireError(400, "invalid_request_error"),
+    UnsupportedParameter: WireError(400, "invalid_request_error"),
+    IdempotencyMismatch: WireError(422, "invalid_request_error"),
+    MissingToolResults: WireError(400, "invalid_request_error"),
+    # Agents look for this code to decide that they must shorten the conversation.
+    ContextTooLong: WireError(400, "invalid_request_error", "context_length_exceeded"),
+    TemplateFailed: WireError(400, "invalid_request_error"),
+    Unauthenticated: WireError(401, "authentication_error", "invalid_api_key"),
+    Forbidden: WireError(403, "permission_error"),
+    NotFound: WireError(404, "not_found_error"),
+    UnknownUrl: WireError(404, "invalid_request_error"),
+    MethodNotAllowed: WireError(405, "invalid_request_error", "unknown_url"),
+    BodyTooLarge: WireError(413, "invalid_request_error"),
+    HeadTooLarge: WireError(431, "invalid_request_error"),
+    TookTooLong: WireError(400, "invalid_request_error"),
+    Conflict: WireError(409, "conflict_error"),
+    SessionBusy: WireError(409, "conflict_error"),
+    SessionPaused: WireError(409, "conflict_error"),
+    AlreadyDecided: WireError(409, "conflict_error"),
+    Overloaded: WireError(429, "overloaded_error"),
+    ShuttingDown: WireError(503, "server_error"),
+    GenerationFailed: WireError(500, "server_error"),
+    StoreFailed: WireError(500, "server_error"),
+    CommitUnsettled: WireError(503, "server_error"),
+    SessionDamaged: WireError(500, "server_error"),
+    RunUnreadable: WireError(500, "server_error"),
+    StoreUnavailable: WireError(503, "server_error"),
+    ToolFailed: WireError(502, "server_error"),
+    ModelLoadFailed: WireError(500, "server_error"),
+    ConfigurationError: WireError(500, "server_error"),
+}
+
+
+class ErrorFields(Shape):
+    """What went wrong. What a program may want to know besides stands beside these four."""
+
+    model_config = ConfigDict(extra="allow")
+
+    message: str = Field(description="For people; it names the field or the setting in question.")
+    type: str
+    param: str | None = Field(description="The field that is wrong, as in `messages[0].content`.")
+    code: str | None = Field(description="For programs.")
+
+
+class ErrorAnswer(Shape):
+    """Every error's form."""
+
+    error: ErrorFields
+
+
+def _body(problem: Problem, entry: WireError) -> ErrorAnswer:
+    fields = {"message": problem.message, "type": entry.type, "param": problem.param}
+    code = entry.code or problem.code
+    return ErrorAnswer(error=ErrorFields.model_validate({**fields, "code": code, **problem.data}))
+
+
+ERRORS = ErrorForm(OPENAI, ErrorAnswer, _body)

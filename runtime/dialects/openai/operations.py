@@ -1,0 +1,104 @@
+"""What each route of OpenAI's API takes and gives. `dialect` puts each beside its path."""
+
+from tenuto.errors import (
+    Conflict,
+    ContextTooLong,
+    GenerationFailed,
+    IdempotencyMismatch,
+    MissingToolResults,
+    NotFound,
+    Overloaded,
+    SessionBusy,
+    SessionPaused,
+    ShuttingDown,
+    StoreFailed,
+    TemplateFailed,
+    TenutoError,
+    ToolFailed,
+    UnsupportedParameter,
+)
+from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody
+from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
+from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
+from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
+from tenuto.runtime.http.routes import Doc, Parameter, Stream
+
+GENERATING: tuple[type[TenutoError], ...] = (
+    UnsupportedParameter,
+    IdempotencyMismatch,
+    MissingToolResults,
+    ContextTooLong,
+    TemplateFailed,
+    NotFound,
+    Conflict,
+    SessionBusy,
+    SessionPaused,
+    Overloaded,
+    ShuttingDown,
+    GenerationFailed,
+    StoreFailed,
+    ToolFailed,
+)
+"""What a request that generates may be answered with."""
+
+_KEY = Parameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    "A repeat with the same key and body gets the answer of the first, for a day.",
+    "header",
+)
+_HEADER_SESSION = Parameter(
+    "X-Session-Id",
+    {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    "Does what `session_id` in the body does.",
+    "header",
+)
+_EVENTS = Parameter(
+    "X-Tenuto-Events", {"type": "string", "enum": ["0", "1"]}, "1: named events of the server's tools.", "header"
+)
+
+CHAT = Doc(
+    "Chat",
+    "An answer of the model",
+    ChatAnswer,
+    "OpenAI's chat completions, with sessions and with tools that the server runs.",
+    body=ChatBody,
+    parameters=(_HEADER_SESSION, _KEY, _EVENTS),
+    errors=GENERATING,
+    events=Stream(
+        "With `stream`: chunks of the answer as OpenAI has them, the last of them `[DONE]`; and the named events"
+        " `agentic_tool_call_progress` and `agentic_tool_approval_required`, to those who ask for them.",
+        STREAMED,
+    ),
+    example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "session_id": "homework"},
+)
+COMPLETIONS = Doc(
+    "Chat",
+    "Texts that go on where others end",
+    CompletionAnswer,
+    "OpenAI's older completions: raw text, without sessions and tools.",
+    body=CompletionBody,
+    errors=GENERATING,
+    events=Stream(
+        "With `stream`: pieces of the texts as OpenAI has them, the last of them `[DONE]`.", (CompletionAnswer,)
+    ),
+    example={"prompt": "Once upon a time", "max_tokens": 16},
+)
+TOKENIZE = Doc(
+    "Chat",
+    "The tokens of a text, or those that the model would read of a chat",
+    TokensAnswer,
+    "One of `content`, `prompt` and `messages`; with `messages`, all that a chat takes.",
+    body=TokenizeBody,
+    errors=GENERATING,
+    example={"content": "Hello", "with_pieces": True},
+)
+DETOKENIZE = Doc(
+    "Chat",
+    "The text of tokens",
+    TextAnswer,
+    body=DetokenizeBody,
+    errors=(NotFound,),
+    example={"tokens": [72, 105]},
+)

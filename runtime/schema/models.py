@@ -1,0 +1,65 @@
+"""Models as Tenuto shows them, alike in every front end."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field
+
+from tenuto.runtime.http.shape import Shape
+from tenuto.runtime.loop.models import Model
+
+
+class CacheAnswer(Shape):
+    """A model's KV cache."""
+
+    capacity_bytes: int = Field(description="What its slots hold when all of them are full.")
+    used_bytes: dict[str, int] = Field(description="In use now, by place: `device`, `host`.")
+
+
+class ModelAnswer(Shape):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    context_length: int = Field(description="How many tokens a conversation may have.")
+    description: str
+    backend: str = Field(description="What computes it.")
+    can_batch: bool = Field(description="Whether requests are computed together; else one at a time.")
+    capabilities: list[str] = Field(description="`chat`, `completions`, `tools`, and what it reads besides text.")
+    slots: int = Field(description="How many conversations it keeps on the device and works on at a time.")
+    cache: CacheAnswer
+
+
+class ModelsAnswer(Shape):
+    """All models, the default one first."""
+
+    object: Literal["list"]
+    data: list[ModelAnswer]
+
+
+def model_answer(model: Model) -> ModelAnswer:
+    """A model that is served: what it is, what it has room for, and how much of that is in use."""
+    backend, status = model.backend, model.engine.status
+    return ModelAnswer(
+        id=model.id,
+        object="model",
+        created=int(model.created),
+        owned_by="tenuto",
+        context_length=model.context,
+        description=backend.description,
+        backend=backend.runs_on,
+        can_batch=backend.can_batch,
+        capabilities=list(model.capabilities),
+        slots=backend.slots,
+        cache=CacheAnswer(
+            capacity_bytes=backend.slots * backend.cells * backend.bytes_per_token,
+            used_bytes={place.value: count for place, count in status.cache_bytes.items()},
+        ),
+    )
+
+
+def models_answer(models: Iterable[Model]) -> ModelsAnswer:
+    """All of them."""
+    return ModelsAnswer(object="list", data=[model_answer(model) for model in models])

@@ -1,0 +1,88 @@
+"""Runs as Tenuto shows them, alike in every front end. What a run tells while it goes on is in `events`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tenuto.runtime.http.shape import Shape
+from tenuto.runtime.loop.events import RunPaused
+from tenuto.runtime.loop.run import Run
+from tenuto.runtime.schema.events import CallAnswer, RoundFigures
+from tenuto.runtime.schema.telling import call_answer, round_figures
+from tenuto.sessions.records import PauseReason, RunStatus
+
+
+class PauseAnswer(Shape):
+    """What a run waits for."""
+
+    reason: PauseReason
+    id: str | None = Field(description="What /v1/agent/approvals/{id} takes.")
+    expires_at: float
+    calls: list[CallAnswer]
+
+
+class RunUsageAnswer(Shape):
+    """A run's figures, in tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    computed_tokens: int
+    cached_tokens: int
+    rounds: list[RoundFigures]
+
+
+class RunAnswer(Shape):
+    """How a run stands."""
+
+    id: str
+    object: Literal["run"]
+    session_id: str
+    model: str
+    status: RunStatus
+    reason: PauseReason | None = Field(description="What a paused run waits for.")
+    stop_reason: str | None
+    error: str | None
+    created_at: float
+    updated_at: float
+    expires_at: float | None
+    pause: PauseAnswer | None
+    text: str
+    usage: RunUsageAnswer
+
+
+def run_answer(run: Run) -> RunAnswer:
+    """How a run stands now."""
+    record, answer = run.record, run.snapshot()
+    # Where the end could not be kept, the answer knows more of it than the record.
+    ended = answer if run.unkept_end else record
+    return RunAnswer(
+        id=record.id,
+        object="run",
+        session_id=run.session_id,
+        model=record.model,
+        status=run.status,
+        reason=record.reason,
+        stop_reason=ended.stop_reason,
+        error=ended.error,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        expires_at=record.expires_at,
+        pause=None if answer.pause is None else _pause(answer.pause),
+        text=answer.text,
+        usage=RunUsageAnswer(
+            prompt_tokens=answer.usage.prompt,
+            completion_tokens=answer.usage.completion,
+            computed_tokens=answer.usage.computed,
+            cached_tokens=answer.usage.cached,
+            rounds=[round_figures(usage) for usage in run.rounds],
+        ),
+    )
+
+
+def _pause(pause: RunPaused) -> PauseAnswer:
+    return PauseAnswer(
+        reason=pause.reason,
+        id=pause.pause_id,
+        expires_at=pause.expires_at,
+        calls=[call_answer(call) for call in pause.calls],
+    )
