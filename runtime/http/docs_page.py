@@ -125,9 +125,15 @@ def _answers(responses: Json) -> str:
         kinds = ", ".join(
             f"{_type(content['schema'])} <code>{escape(media)}</code>" for media, content in response["content"].items()
         )
-        stream = response["content"].get("text/event-stream", {}).get("schema", {}).get("description", "")
-        rows += f"<tr><td>{status}</td><td>{kinds}</td><td>{_words(response['description'])} {_words(stream)}</td></tr>"
+        stream = _stream(response["content"].get("text/event-stream", {}).get("schema", {}))
+        rows += f"<tr><td>{status}</td><td>{kinds}</td><td>{_words(response['description'])} {stream}</td></tr>"
     return f"<details><summary>Answers</summary><table>{rows}</table></details>"
+
+
+def _stream(event: Json) -> str:
+    """What a stream's events are, and the shapes of their data."""
+    data = event.get("properties", {}).get("data", {}).get("contentSchema")
+    return _words(event.get("description", "")) + (f" Data: {_type(data)}." if data else "")
 
 
 def _shape(name: str, schema: Json) -> str:

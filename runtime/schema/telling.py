@@ -1,5 +1,6 @@
 """What the loop tells of a run, in the words of the schema."""
 
+from math import isfinite
 from typing import assert_never
 
 from pydantic_core import to_json
@@ -93,8 +94,12 @@ def round_figures(usage: loop.RoundUsage) -> RoundFigures:
 
 
 def _logprob(one: loop.TextLogprob) -> TokenLogprob:
-    top: list[tuple[str, Bytes, float | None]] = [(text, text_or_bytes(data), figure) for text, data, figure in one.top]
-    return TokenLogprob(token=one.token, data=text_or_bytes(one.data), logprob=one.logprob, top=top)
+    top = [(text, text_or_bytes(data), _finite(logprob)) for text, data, logprob in one.top]
+    return TokenLogprob(token=one.token, data=text_or_bytes(one.data), logprob=_finite(one.logprob), top=top)
+
+
+def _finite(logprob: float) -> float | None:
+    return logprob if isfinite(logprob) else None
 
 
 def text_or_bytes(data: bytes) -> Bytes:

@@ -1,18 +1,21 @@
 """Runs as chat completions answers, recorded whole. https://platform.openai.com/docs/api-reference/chat/object"""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from pydantic import ValidationError
 
 from tenuto.errors import StoreFailed
 from tenuto.runtime.dialects.openai.chat.answer import whole
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
-from tenuto.runtime.dialects.openai.chat.shapes import ChatAnswer
+from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.engine.messages import Residency, RoundUsage
+from tenuto.runtime.http.sse import one_line
 from tenuto.runtime.loop.events import (
     Answer,
     ClientCallArguments,
@@ -24,6 +27,7 @@ from tenuto.runtime.loop.events import (
     RunPaused,
     ServerCall,
     TextAdded,
+    TextLogprob,
     ToolCalling,
     ToolReturned,
     Usage,
@@ -366,6 +370,43 @@ def test_a_repeat_whose_pieces_are_gone_gets_the_answer_at_once() -> None:
         {"name": "weather", "arguments": ""},
         {"arguments": '{"city":"Ulm"}'},
     ]
+
+
+def _is_described(data: bytes) -> bool:
+    """Whether one of the forms that describe the stream makes the very same bytes of what it reads there."""
+    for form in STREAMED:
+        try:
+            if one_line(form.model_validate_json(data).encode()) == data:
+                return True
+        except ValidationError:
+            continue
+    return False
+
+
+LIKELY = TextLogprob("word", b"word", -0.5, (("word", b"word", -0.5), ("\ufffd", b"\xe2", float("-inf"))))
+ALL_EVENTS: list[RunEvent] = [
+    ReasoningAdded(0, "h\u2028m"),
+    TextAdded(0, "Hel\u0085 \u00e9", (LIKELY,)),
+    *SERVER_EVENTS,
+    ClientCallStarted(1, 0, "c2", "weather"),
+    ClientCallArguments(1, 0, '{"city":"Ulm"}'),
+    RunPaused(PauseReason.APPROVAL, 1, (SERVER_CALL,), 1_700_003_600.5, "appr_1"),
+    RunPaused(PauseReason.APPROVAL, 1, (replace(SERVER_CALL, arguments="{no JSON"),), 1_700_003_600.5, "appr_1"),
+]
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+@pytest.mark.parametrize("include_usage", [False, True])
+def test_every_chunk_is_what_its_form_makes_of_it(include_usage: bool, logprobs: bool) -> None:
+    """Most chunks are written from templates: the forms that describe them must lose nothing and add nothing."""
+    encoder = ChunkEncoder(
+        "r1", "s1", "100%d", CREATED, named_events=True, include_usage=include_usage, logprobs=logprobs
+    )
+    answer = _answer(text="Hello.", usage=USAGE, server_calls=[ServerCall(0, "x", "{}", "y", "completed")])
+    frames = b"".join([encoder.opening(), *map(encoder.encode, ALL_EVENTS), encoder.closing(answer)])
+    data = [line.removeprefix(b"data: ") for line in frames.split(b"\n") if line.startswith(b"data: {")]
+    assert len(data) == len(ALL_EVENTS) + 2 + include_usage
+    assert [one for one in data if not _is_described(one)] == []
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))

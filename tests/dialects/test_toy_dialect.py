@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
+import uvicorn
 from pydantic import ByteSize
 from starlette.types import Message, Scope
+from uvicorn.server import ServerState
 
 from tenuto.runtime.app import DIALECTS, App, opened
 from tenuto.runtime.config import Settings
+from tenuto.runtime.http.connection_table import Table
+from tenuto.runtime.http.connections import Bounds, Connection
 from tests.dialects.toy import toy
 from tests.e2e.server import script
 
@@ -44,6 +49,22 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     yield await asyncio.wait_for(begun.get(), 60)
     over.set()
     await life
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def listener(app: App) -> AsyncIterator[int]:
+    """The port at which the server's connections are made as `serve` makes them."""
+    bounds, table = Bounds(head_bytes=1000), Table(10)
+    protocol: Any = partial(Connection, bounds, table, app.errors_of)
+    config = uvicorn.Config(app.asgi, http=protocol, lifespan="off", ws="none", log_config=None)
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    made = partial(protocol, config=config, server_state=state, app_state={})
+    config.load()
+    server = await loop.create_server(made, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -147,10 +168,21 @@ async def test_it_is_described_with_its_own_errors(http: httpx.AsyncClient) -> N
     assert document["paths"]["/v1/sessions"]["get"]["responses"]["401"] != responses["401"]
 
 
-async def test_a_connection_tells_what_it_cannot_read_in_its_form(app: App) -> None:
-    scope = {"type": "http", "path": SAY, "headers": []}
-    assert app.errors_of(scope).shape.__name__ == "Complaint"
-    assert app.errors_of({"type": "http", "path": "", "headers": []}).shape.__name__ == "ErrorAnswer"
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        (b"POST /toy/say HTTP/1.1\r\nx: %b\r\n" % (b"a" * 2000), b'"kind":"big_head"'),
+        (b"GET /none HTTP/1.1\r\ntoy-version: 1\r\nx: %b\r\n" % (b"a" * 2000), b'"kind":"big_head"'),
+        (b"GET /none HTTP/1.1\r\nx: %b\r\n" % (b"a" * 2000), b'"code":"head_too_large"'),
+        (b"NONSENSE\r\n", b'"code":"invalid_request"'),
+    ],
+)
+async def test_a_connection_refuses_in_the_form_of_the_request_so_far(listener: int, head: bytes, told: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener)
+    writer.write(head + b"\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    assert told in answer
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.docs_page import page
 from tenuto.runtime.http.openapi import document
 from tenuto.runtime.http.routes import Doc, DocumentedRoute
+from tests.conftest import Start
 from tests.e2e.server import Server, script
 
 DESCRIPTIONS = {"/openapi.json", "/docs"}
@@ -93,6 +94,43 @@ def test_every_operation_says_what_it_takes_gives_and_refuses(api: Any) -> None:
         assert in_path == set(re.findall(r"{(\w+)}", path))
         assert {"200", "400", "403", "413", "500"} <= set(operation["responses"])
         assert ("401" in operation["responses"]) is (operation.get("security") != [])
+
+
+def closed(schema: Any) -> Any:
+    """A schema by which an object has no field that is not described."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    more = {"additionalProperties": False} if "properties" in schema and "additionalProperties" not in schema else {}
+    return {name: closed(value) for name, value in schema.items()} | more
+
+
+@pytest.mark.slow
+def test_answers_are_described_as_they_are_to_the_last_field(start: Start) -> None:
+    """Once a call's `server` was described as text, and is true or false."""
+    tool = {"type": "mcp", "server_label": "calculator"}
+    sums = {"messages": [{"role": "user", "content": "12 * 7"}], "tools": [tool], "agent_permission": "ask"}
+    rules = [{"user_contains": "12 * 7", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "1"}}]}]
+    with start(rules=rules, cells=4096).client() as client:
+        api = client.get("/openapi.json").json()
+        asked = client.post("/v1/chat/completions", json={**sums, "session_id": "s"}).json()
+        run = asked["tenuto"]["run_id"]
+        answers = [
+            ("/v1/chat/completions", "post", asked),
+            ("/v1/runs/{id}", "get", client.get(f"/v1/runs/{run}").json()),
+            ("/v1/sessions", "get", client.get("/v1/sessions").json()),
+            ("/v1/models", "get", client.get("/v1/models").json()),
+            ("/v1/mcp/servers", "get", client.get("/v1/mcp/servers").json()),
+            ("/health", "get", client.get("/health").json()),
+            ("/ready", "get", client.get("/ready").json()),
+            ("/tokenize", "post", client.post("/tokenize", json={"content": "x", "with_pieces": True}).json()),
+            ("/v1/completions", "post", client.post("/v1/completions", json={"prompt": "x", "max_tokens": 1}).json()),
+        ]
+        assert answers[1][2]["pause"]["calls"][0]["server"] is True
+    for path, method, answer in answers:
+        schema = api["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        jsonschema.Draft202012Validator(closed(schema_of(api, schema))).validate(answer)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, Wanted
+from tenuto.runtime.dialects.openai.completions.request import Wanted
 from tenuto.runtime.dialects.openai.completions.shapes import (
     CompletionAnswer,
     CompletionEnvelope,
@@ -57,40 +57,39 @@ def whole(
 class TextChunks:
     """One text as the chunks of a stream. Of chunks that come by the token, all is encoded once but what it brings."""
 
-    def __init__(self, envelope: CompletionEnvelope, index: int, request: CompletionRequest) -> None:
-        self._index, self._request = index, request
-        self._logprobs = TextLogprobs()
+    def __init__(self, envelope: CompletionEnvelope, index: int, *, include_usage: bool, logprobs: bool) -> None:
+        self._index, self._include_usage = index, include_usage
+        self._logprobs = TextLogprobs() if logprobs else None
         self._head = _head(envelope)
         self._before_text = b"data: " + self._head + b',"choices":[{"text":'
         self._middle = b',"index":%d,"logprobs":' % index
-        self._end = b',"finish_reason":null}]%s}\n\n' % (b',"usage":null' if request.include_usage else b"")
+        self._end = b',"finish_reason":null}]%s}\n\n' % (b',"usage":null' if include_usage else b"")
         self._after_text = self._middle + b"null" + self._end
 
-    def opening(self) -> bytes:
-        """The prompt, where it is to be repeated."""
-        before = self._request.texts[self._index].before
-        return self._text(before) if before else b""
+    def echo(self, prompt: str) -> bytes:
+        """The prompt, where it is to be repeated; none otherwise."""
+        return self._text(prompt) if prompt else b""
 
     def piece(self, piece: RawPiece) -> bytes:
         """More of the text."""
-        if not self._request.logprobs:
+        if self._logprobs is None:
             return self._text(piece.text)
         logprobs = json_line(self._logprobs.form(piece.logprobs))
         return self._before_text + json_line(piece.text) + self._middle + logprobs + self._end
 
-    def ending(self, run: RawRun) -> bytes:
+    def ending(self, reason: FinishReason) -> bytes:
         """Why it ended."""
-        choice = TextChoiceAnswer(text="", index=self._index, logprobs=None, finish_reason=finish_reason(run))
-        more: dict[str, Any] = {"usage": None} if self._request.include_usage else {}
+        choice = TextChoiceAnswer(text="", index=self._index, logprobs=None, finish_reason=reason)
+        more: dict[str, Any] = {"usage": None} if self._include_usage else {}
         return _frame(self._head, CompletionFields(choices=[choice], **more))
 
     def _text(self, text: str) -> bytes:
         return self._before_text + json_line(text) + self._after_text
 
 
-def closing(envelope: CompletionEnvelope, request: CompletionRequest, figures: Sequence[RoundUsage]) -> bytes:
-    """What ends a stream after all its texts."""
-    if not request.include_usage:
+def closing(envelope: CompletionEnvelope, figures: Sequence[RoundUsage] | None) -> bytes:
+    """What ends a stream after all its texts. `figures` None: they are not asked for."""
+    if figures is None:
         return DONE
     return _frame(_head(envelope), CompletionFields(choices=[], usage=text_usage(figures))) + DONE
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import ContextTooLong, TenutoError
-from tenuto.runtime.dialects.openai.completions.answer import Text, TextChunks, closing, whole
+from tenuto.runtime.dialects.openai.completions.answer import Text, TextChunks, closing, finish_reason, whole
 from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, read_completion
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer, CompletionEnvelope
 from tenuto.runtime.dialects.openai.errors import ERRORS
@@ -84,16 +84,15 @@ class Texts:
 
     def parts(self) -> list[AsyncGenerator[bytes, None]]:
         """The frames of each text."""
-        return [
-            self._part(run, TextChunks(self._envelope, index, self._wanted)) for index, run in enumerate(self._runs)
-        ]
+        return [self._part(index, run) for index, run in enumerate(self._runs)]
 
     async def closing(self) -> AsyncGenerator[bytes, None]:
         """The frames after all texts."""
         if self._failure is not None:
             yield frame(one_line(ERRORS.told(self._failure).encode())) + DONE
         else:
-            yield closing(self._envelope, self._wanted, [run.usage for run in self._runs])
+            figures = [run.usage for run in self._runs] if self._wanted.include_usage else None
+            yield closing(self._envelope, figures)
 
     async def _read(self, run: RawRun, text: Text, scope: anyio.CancelScope) -> None:
         try:
@@ -103,13 +102,15 @@ class Texts:
             self._fail(exc)
             scope.cancel()
 
-    async def _part(self, run: RawRun, chunks: TextChunks) -> AsyncGenerator[bytes, None]:
+    async def _part(self, index: int, run: RawRun) -> AsyncGenerator[bytes, None]:
+        wanted = self._wanted
+        chunks = TextChunks(self._envelope, index, include_usage=wanted.include_usage, logprobs=wanted.logprobs)
         try:
-            yield chunks.opening()
+            yield chunks.echo(wanted.texts[index].before)
             async for piece in run:
                 yield chunks.piece(piece)
             if self._failure is None:
-                yield chunks.ending(run)
+                yield chunks.ending(finish_reason(run))
         except Exception as exc:
             self._fail(exc)
 
