@@ -30,6 +30,7 @@ NAMES = {
 
 numbers = st.integers(0, 2**40)
 texts = st.text()
+times = st.floats(allow_nan=False, allow_infinity=False)
 logprob = st.builds(
     loop.TextLogprob,
     texts,
@@ -39,7 +40,9 @@ logprob = st.builds(
 )
 events: st.SearchStrategy[loop.RunEvent] = st.one_of(
     st.builds(loop.TextAdded, numbers, texts, st.lists(logprob, max_size=2).map(tuple)),
-    *(st.from_type(kind) for kind in NAMES if kind is not loop.TextAdded),
+    st.builds(loop.RoundEnded, usage=st.builds(loop.RoundUsage, waited_s=times, first_token_s=times, total_s=times)),
+    st.builds(loop.RunPaused, expires_at=times),
+    *(st.from_type(kind) for kind in NAMES if kind not in (loop.TextAdded, loop.RoundEnded, loop.RunPaused)),
 )
 
 
