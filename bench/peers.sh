@@ -12,7 +12,7 @@ source=$out/llama_cpp_python-$version
 sdist=${SDIST:-$source.tar.gz}
 
 mkdir -p "$out"
-[ -f "$sdist" ] || "$python" -m pip download --no-deps --no-binary llama-cpp-python --no-build-isolation \
+[ -f "$sdist" ] || "$python" -m pip download --no-deps --no-binary llama-cpp-python \
     --dest "$out" "llama-cpp-python==$version"
 [ -d "$source" ] || tar -xzf "$sdist" -C "$out"
 
