@@ -132,8 +132,9 @@ def _answers(responses: Json) -> str:
 
 def _stream(event: Json) -> str:
     """What a stream's events are, and the shapes of their data."""
-    data = event.get("properties", {}).get("data", {}).get("contentSchema")
-    return _words(event.get("description", "")) + (f" Data: {_type(data)}." if data else "")
+    data = event.get("properties", {}).get("data", {})
+    forms = [form["contentSchema"] for form in (data, *data.get("anyOf", ())) if "contentSchema" in form]
+    return _words(event.get("description", "")) + "".join(f" Data: {_type(form)}." for form in forms)
 
 
 def _shape(name: str, schema: Json) -> str:

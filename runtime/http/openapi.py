@@ -94,7 +94,7 @@ def _operation(route: DocumentedRoute, method: str, errors: ErrorForm, shapes: _
         "tags": [doc.tag],
         "summary": doc.summary,
         "operationId": _operation_id(method, route.path),
-        "responses": {"200": _success(doc, shapes), **_failures(doc, errors, shapes)},
+        "responses": {"200": _success(doc, errors, shapes), **_failures(doc, errors, shapes)},
     }
     if doc.description:
         operation["description"] = doc.description
@@ -134,20 +134,25 @@ def _parameters(route: DocumentedRoute) -> list[Json]:
     ]
 
 
-def _success(doc: Doc, shapes: _Shapes) -> Json:
+def _success(doc: Doc, form: ErrorForm, shapes: _Shapes) -> Json:
     schema = {"type": "string"} if doc.answer is None else shapes.answer(doc.answer)
     content: Json = {media_type: {"schema": schema} for media_type in doc.media_types}
     if doc.events is not None:
-        content["text/event-stream"] = {"schema": _event(doc.events, shapes)}
+        content["text/event-stream"] = {"schema": _event(doc.events, form, shapes)}
     return {"description": doc.summary, "content": content}
 
 
-def _event(stream: Stream, shapes: _Shapes) -> Json:
-    """One event of a stream, its fields as they stand on its lines; who reads streams by a schema expects it so."""
+def _event(stream: Stream, form: ErrorForm, shapes: _Shapes) -> Json:
+    """One event of a stream, its fields as they stand on its lines; who reads streams by a schema expects it so.
+
+    A failure once the stream has begun is an event too.
+    """
     data: Json = {"type": "string"}
     if stream.data:
-        forms = [shapes.answer(form) for form in stream.data]
+        forms = [shapes.answer(model) for model in (*stream.data, form.shape)]
         data |= {"contentMediaType": "application/json", "contentSchema": {"anyOf": forms}}
+    if stream.last is not None:
+        data = {"anyOf": [data, {"const": stream.last}]}
     return {
         "type": "object",
         "properties": {"event": {"type": "string"}, "id": {"type": "string"}, "data": data},

@@ -37,10 +37,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Server-sent events that a route may answer with: what they are, and the forms of their data."""
+    """Server-sent events that a route may answer with: what they are, and the forms of their data.
+
+    `last` is what stands in the data of the last one where that is no JSON.
+    """
 
     description: str
     data: tuple[type[BaseModel], ...] = ()
+    last: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ CHAT = Doc(
         "With `stream`: chunks of the answer as OpenAI has them, the last of them `[DONE]`; and the named events"
         " `agentic_tool_call_progress` and `agentic_tool_approval_required`, to those who ask for them.",
         STREAMED,
+        last="[DONE]",
     ),
     example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "session_id": "homework"},
 )
@@ -81,7 +82,9 @@ COMPLETIONS = Doc(
     body=CompletionBody,
     errors=GENERATING,
     events=Stream(
-        "With `stream`: pieces of the texts as OpenAI has them, the last of them `[DONE]`.", (CompletionAnswer,)
+        "With `stream`: pieces of the texts as OpenAI has them, the last of them `[DONE]`.",
+        (CompletionAnswer,),
+        last="[DONE]",
     ),
     example={"prompt": "Once upon a time", "max_tokens": 16},
 )

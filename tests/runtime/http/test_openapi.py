@@ -220,3 +220,16 @@ def test_what_stands_in_a_description_is_text_on_the_page() -> None:
     html = page(document([Dialect("x", ERRORS, (DocumentedRoute("/x", endpoint, doc),))]), "http://x")
     assert read(html).loads == []
     assert "<code>&lt;b&gt;</code> &amp; c" in html
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/runs/{id}/events"])
+def test_the_data_of_a_stream_is_described_with_its_failures_and_what_ends_it(api: Any, path: str) -> None:
+    operation = next(iter(api["paths"][path].values()))
+    event = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    data = event["properties"]["data"]
+    told, *last = data.get("anyOf", [data])
+    forms = schema_of(api, told["contentSchema"])
+    jsonschema.validate({"error": {"message": "m", "type": "server_error", "param": None, "code": None}}, forms)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"neither": "form"}, forms)
+    assert last == ([] if "runs" in path else [{"const": "[DONE]"}])
