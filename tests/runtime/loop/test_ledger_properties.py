@@ -76,6 +76,7 @@ class Conversation:
         self.folder = folder
         self.id = "s"
         self.paused: Answer | None = None
+        self.ledger = ""
 
     async def step(self, kind: str, value: int | str, fields: dict[str, object]) -> None:
         session = await self.process.directory.get("alice", self.id)
@@ -95,7 +96,7 @@ class Conversation:
                     if isinstance(event, TextAdded) and number > value:
                         break
                 await self.process.cancel(run)
-                await self._check(run, await answer(run))
+                await self._check(await answer(run))
             case "kill", _:
                 await self._kill()
             case "answer", int() if self.paused is not None:
@@ -108,7 +109,7 @@ class Conversation:
     async def _ask(self, items: list[Item], fields: dict[str, object]) -> None:
         run = await self._start(items, fields)
         if run is not None:
-            await self._check(run, await answer(run))
+            await self._check(await answer(run))
 
     async def _start(self, items: list[Item], fields: dict[str, object]) -> Follower | None:
         """Begin a run. One that is refused changes nothing: the same words again, or more than the context takes."""
@@ -117,7 +118,9 @@ class Conversation:
             None if before is None else ([*before.items], {k: v.copy(99) for k, v in before.ledgers.items() if v.items})
         )
         try:
-            return await self.process.start(items, self.id, **fields)
+            run = await self.process.start(items, self.id, **fields)
+            self.ledger = fingerprint(codec(), run.run.options.tools)  # a run that has ended forgets its tools
+            return run
         except (SessionPaused, ContextTooLong):
             if copy is not None:
                 session = await self.process.session(self.id)
@@ -139,7 +142,7 @@ class Conversation:
         await self.process.session(self.id)
         self.paused = None
 
-    async def _check(self, run: Follower, done: Answer) -> None:
+    async def _check(self, done: Answer) -> None:
         assert done.status is not RunStatus.FAILED, done.error
         self.paused = done if done.status is RunStatus.PAUSED else None
         session = await self.process.session(self.id)  # memory and store are the same
@@ -150,7 +153,7 @@ class Conversation:
             assert all(one < other for one, other in pairwise([*ledger.offsets, len(ledger.tokens)]))
             for item, index in zip(session.items, range(ledger.items), strict=False):
                 assert says_it(item, codec().detokenize(ledger.span(index)))
-        ledger = session.ledgers[fingerprint(codec(), run.run.options.tools)]
+        ledger = session.ledgers[self.ledger]
         fed = slot(self.process)
         if done.usage.rounds and done.usage.rounds[-1].sampled:
             assert fed == ledger.tokens[:-1], "all but the last token, which nobody has fed yet"
