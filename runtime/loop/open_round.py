@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from tenuto.runtime.engine.messages import WINDOW, Cancel, Command, Failed, Read, RoundEvent, Sampled, Stopped, Submit
+from tenuto.runtime.engine.messages import WINDOW, Cancel, Command, Read, RoundEvent, Sampled, Submit
 
 TOLD_AFTER = WINDOW // 2
 """After so many tokens the engine is told that they have been read."""
@@ -60,15 +60,13 @@ class OpenRound:
             await self._waiter
         event = self._events.popleft()
         if isinstance(event, Sampled):
-            self._count(len(event.tokens))
-        self.is_over = isinstance(event, Stopped | Failed)
+            self._read += len(event.tokens)
+            if self._read >= TOLD_AFTER:
+                self._tell(Read(self.command.sequence, self._read))
+                self._read = 0
+        else:
+            self.is_over = True
         return event
-
-    def _count(self, tokens: int) -> None:
-        self._read += tokens
-        if self._read >= TOLD_AFTER:
-            self._tell(Read(self.command.sequence, self._read))
-            self._read = 0
 
     def _tell(self, command: Command) -> None:
         if self.tell is not None:
