@@ -17,13 +17,13 @@ class State(StrEnum):
     WAITING = "waiting"
     PREFILLING = "prefilling"
     DECODING = "decoding"
-    HELD = "held"
+    BLOCKED = "blocked"
     PAUSED = "paused"
     FAILED = "failed"
     RELEASED = "released"
 
 
-LASTING = (State.WAITING, State.PREFILLING, State.DECODING, State.HELD, State.PAUSED)
+LASTING = (State.WAITING, State.PREFILLING, State.DECODING, State.BLOCKED, State.PAUSED)
 """The states that a sequence stays in after a step."""
 
 
@@ -75,8 +75,9 @@ class Submit:
     """Generate after the tokens that `known` names and then `tokens`: all that the sequence's model shall have seen.
 
     The sequence begins with those that are known, or the answer is `Unknown` and nothing has changed. The engine finds
-    by itself how many of all these have a cache, here or as a prefix of another sequence of the same `principal`. `had`
-    says how many of them had one when the sequence last stopped, where the engine cannot know: in an earlier process.
+    by itself how many of all these have a cache, here or as a prefix of another sequence of the same `principal`.
+    `computed_before` says how many of them had one when the sequence last stopped, where the engine cannot know: in an
+    earlier process.
     The first `named` tokens are a prefix that those who have the very same one may share, whoever they are.
     """
 
@@ -86,7 +87,7 @@ class Submit:
     tokens: Sequence[int]
     """Not to be changed any more."""
     round: Round
-    had: int = 0
+    computed_before: int = 0
     named: int = 0
 
 
@@ -101,7 +102,7 @@ class Cancel:
 class Read:
     """So many more tokens of a sequence's round have been read.
 
-    A round that is `WINDOW` tokens ahead of its reader is held, and its slot goes to who needs one. This lets it go on.
+    A round that is `WINDOW` tokens ahead of its reader is blocked, and its slot goes to who needs one. This unblocks it.
     """
 
     sequence: str

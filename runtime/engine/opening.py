@@ -23,7 +23,7 @@ def open_round(sequence: Sequence, command: Submit, pipeline: Pipeline, residenc
         round=round,
         arrived=time.monotonic(),
         prompt=len(sequence.tokens),
-        had=sequence.had,
+        computed_before=sequence.computed_before,
         diverged=diverged,
         constraint=None if round.grammar is None else codec.constraint(round.grammar),
         stops=Stops(codec, round) if round.stop_strings else None,
@@ -41,14 +41,14 @@ def _take_prompt(sequence: Sequence, command: Submit, pipeline: Pipeline, reside
     tokens, context = known + len(new), pipeline.backend.info.context
     if tokens > context:
         raise ContextTooLong(tokens, context)
-    had, same = sequence.had, min(sequence.had, known)
-    if had > known:
-        same += sequence.tokens.copy(had, since=known).shared(new)
+    computed_before, same = sequence.computed_before, min(sequence.computed_before, known)
+    if computed_before > known:
+        same += sequence.tokens.copy(computed_before, since=known).shared(new)
     sequence.tokens.cut(known)
     sequence.tokens.extend(new)
-    sequence.had = max(same, min(command.had, tokens))
+    sequence.computed_before = max(same, min(command.computed_before, tokens))
     residency.keep(sequence, same)
-    return same < had
+    return same < computed_before
 
 
 def _checked(command: Submit, vocabulary: int) -> Tokens:

@@ -19,8 +19,8 @@ class Roster:
     def __init__(self) -> None:
         self._known: dict[str, Sequence] = {}
         self._tables: dict[State, dict[str, Sequence]] = {state: {} for state in State}
-        self.waiting, self.prefilling, self.decoding, self.held = map(
-            self._table, (State.WAITING, State.PREFILLING, State.DECODING, State.HELD)
+        self.waiting, self.prefilling, self.decoding, self.blocked = map(
+            self._table, (State.WAITING, State.PREFILLING, State.DECODING, State.BLOCKED)
         )
 
     def _table(self, state: State) -> Table:

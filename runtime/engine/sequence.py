@@ -21,8 +21,8 @@ class Happening(StrEnum):
     SUBMIT = "submit"
     ADMIT = "admit"
     READ = "read"
-    HOLD = "hold"
-    GO_ON = "go on"
+    BLOCK = "block"
+    UNBLOCK = "unblock"
     STOP = "stop"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -34,13 +34,13 @@ TRANSITIONS: dict[tuple[State, Happening], State] = {
     (State.PAUSED, Happening.SUBMIT): State.WAITING,
     (State.WAITING, Happening.ADMIT): State.PREFILLING,
     (State.PREFILLING, Happening.READ): State.DECODING,
-    (State.DECODING, Happening.HOLD): State.HELD,
-    (State.HELD, Happening.GO_ON): State.WAITING,
+    (State.DECODING, Happening.BLOCK): State.BLOCKED,
+    (State.BLOCKED, Happening.UNBLOCK): State.WAITING,
     (State.DECODING, Happening.STOP): State.PAUSED,
     (State.WAITING, Happening.CANCEL): State.PAUSED,
     (State.PREFILLING, Happening.CANCEL): State.PAUSED,
     (State.DECODING, Happening.CANCEL): State.PAUSED,
-    (State.HELD, Happening.CANCEL): State.PAUSED,
+    (State.BLOCKED, Happening.CANCEL): State.PAUSED,
     (State.WAITING, Happening.FAIL): State.FAILED,
     (State.PREFILLING, Happening.FAIL): State.FAILED,
     (State.DECODING, Happening.FAIL): State.FAILED,
@@ -60,7 +60,7 @@ class OpenRound:
     round: Round
     arrived: float
     prompt: int
-    had: int
+    computed_before: int
     """How many of the prompt's tokens had a cache when the sequence last stopped."""
     diverged: bool
     """Whether that cache held more, which is of no use to this prompt."""
@@ -68,7 +68,7 @@ class OpenRound:
     constraint: Constraint | None
     stops: Stops | None = None
     residency: Residency = Residency.NONE
-    held: int = 0
+    reused: int = 0
     """How many of the prompt's tokens had a cache among its principal's when the sequence was admitted."""
     admitted: float | None = None
     first_token: float | None = None
@@ -80,7 +80,7 @@ class OpenRound:
     @property
     def miss_reason(self) -> str | None:
         """Why tokens that had a cache were computed again; one always is, to sample from."""
-        if self.admitted is None or self.had <= self.held + 1:
+        if self.admitted is None or self.computed_before <= self.reused + 1:
             return None
         return "diverged" if self.diverged else "not_resident"
 
@@ -89,8 +89,8 @@ class OpenRound:
         return RoundUsage(
             prompt=self.prompt,
             computed=self.computed,
-            cached=self.held,
-            new=self.prompt - self.had,
+            cached=self.reused,
+            new=self.prompt - self.computed_before,
             sampled=self.sampled,
             residency=self.residency,
             miss_reason=self.miss_reason,
@@ -116,7 +116,7 @@ class Sequence:
     state: State = State.PAUSED
     tokens: Tokens = field(default_factory=Tokens)
     cached: int = 0
-    had: int = 0
+    computed_before: int = 0
     """How many tokens had a cache at the last stop, wherever that cache has gone since."""
     slot: int | None = None
     open: OpenRound | None = None

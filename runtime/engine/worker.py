@@ -129,15 +129,15 @@ class Worker:
         if sequence is None or sequence.open is None:
             return
         sequence.open.window += command.tokens
-        if sequence.state is State.HELD:
-            self._roster.on(sequence, Happening.GO_ON)
+        if sequence.state is State.BLOCKED:
+            self._roster.on(sequence, Happening.UNBLOCK)
 
     # Admission.
 
     def _admit(self) -> None:
         if not self._roster.waiting:
             return
-        idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.HELD)]
+        idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.BLOCKED)]
         candidates = [
             Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST)
             for s in self._roster.waiting.values()
@@ -163,9 +163,9 @@ class Worker:
         self._roster.on(sequence, Happening.ADMIT)
         sequence.open.computed += placed.lent
         self._computed += placed.lent
-        if sequence.open.admitted is None:  # else it was held, and goes on
+        if sequence.open.admitted is None:  # else it was blocked, and goes on
             sequence.open.residency = residency
-            sequence.open.held = sequence.cached - placed.lent
+            sequence.open.reused = sequence.cached - placed.lent
             sequence.open.admitted = time.monotonic()
         return placed.copied
 
@@ -258,7 +258,7 @@ class Worker:
         elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
             self._stop(sequence, StopCause.LIMIT)
         elif not opened.window:
-            self._roster.on(sequence, Happening.HOLD)
+            self._roster.on(sequence, Happening.BLOCK)
 
     # Ends.
 
@@ -281,7 +281,7 @@ class Worker:
         """End the open round: free what belongs to it and tell; the cache stays."""
         opened, sequence.open = sequence.open, None
         self._residency.touch(sequence)
-        sequence.had = max(sequence.had, sequence.cached)
+        sequence.computed_before = max(sequence.computed_before, sequence.cached)
         usage = RoundUsage() if opened is None else opened.usage(time.monotonic())
         if opened is not None:
             opened.sampler.close()

@@ -113,7 +113,7 @@ class EngineClient:
         sequence: str,
         tokens: Sequence[int],
         round: Round,
-        had: int = 0,
+        computed_before: int = 0,
         *,
         principal: str,
         place: Place | None = None,
@@ -133,7 +133,7 @@ class EngineClient:
         self._check_alive()
         if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
             raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
-        command = Submit(sequence, principal, known, tokens, round, had, named)
+        command = Submit(sequence, principal, known, tokens, round, computed_before, named)
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)
         self._places.settle(sequence, principal)

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator
 
-import anyio
-
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.records import RunRecord
@@ -20,9 +18,7 @@ class Follower:
     def __init__(self, run: Run, *, claims: bool = False) -> None:
         self.run = run
         self._leg = run.leg
-        self._leg.followers += 1
-        self._leg.until = None
-        self._leg.is_claimed |= claims
+        self._leg.join(claims=claims)
         self._has_left = False
 
     @property
@@ -67,10 +63,5 @@ class Follower:
         """The client is gone. If it is the last to leave a leg without grace, this returns when the leg is over."""
         if not self._has_left:
             self._has_left = True
-            self._leg.followers -= 1
-            if self._leg.followers or not self._leg.is_claimed:
-                return
-            if self._leg.grace_s:
-                self._leg.until = anyio.current_time() + self._leg.grace_s
-            else:
+            if self._leg.leave():
                 await self.run.stop(self._leg)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import anyio
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
-from tenuto.runtime.loop.holding import check_bias, held
+from tenuto.runtime.loop.constraints import check_bias, constrained
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
@@ -124,7 +124,7 @@ class Intake:
         if session.open_run is None:
             return None
         run = await self._runs.find(session.open_run)
-        if run.is_abandoned:  # its client goes on without it
+        if run.leg.is_abandoned:  # its client goes on without it
             with anyio.move_on_after(STOP_S):
                 await run.stop(run.leg)
             run = await self._runs.find(run.id)
@@ -177,7 +177,7 @@ class Intake:
             choice_round=len(run.rounds) + 1,
             spent_before=sum(usage.sampled for usage in run.rounds),
         )
-        options = await held(model.codec, options, turn.response)
+        options = await constrained(model.codec, options, turn.response)
         record = advanced(
             run.record,
             Happening.ANSWER,
@@ -208,7 +208,7 @@ class Intake:
         session, keep, new = found.session, splice.keep, splice.new
         options = self._options(turn, model, session, splice.miss_reason)
         check_length(model.codec, (item.text for item in new), model.context)
-        options = await held(model.codec, options, turn.response)
+        options = await constrained(model.codec, options, turn.response)
         draft = Draft(session, *found.begin)
         draft.cut(keep)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
@@ -256,7 +256,7 @@ class Intake:
         run = Run(record, session.id, stored=session.stored)
         run.keep_options(options)
         run.ledger_tokens = whole.total - len(whole.opening)
-        run.had = whole.had
+        run.computed_before = whole.computed_before
         return run
 
     def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:

@@ -48,7 +48,7 @@ class Prompt:
     """Names the tokens that the ledger had when this was rendered."""
     spans: tuple[Span, ...]
     opening: Span
-    had: int = 0
+    computed_before: int = 0
     """How many of these tokens had a cache when the model last spoke in the session: all but the last it said."""
     tools_changed: bool = False
     """Whether some of these items have been read before with other tools."""
@@ -135,11 +135,11 @@ def prompt(
         said={place - covered: span for place, span in said.items()},
     )
     further = any(min(one.items, keep) > covered for one in others)
-    had = _had(ledger, items[:covered])
-    return Prompt(name, covered, known, rendered.items, rendered.opening, had, tools_changed=further)
+    computed_before = _computed_before(ledger, items[:covered])
+    return Prompt(name, covered, known, rendered.items, rendered.opening, computed_before, tools_changed=further)
 
 
-def _had(ledger: Ledger | None, items: Sequence[Item]) -> int:
+def _computed_before(ledger: Ledger | None, items: Sequence[Item]) -> int:
     spoken = (place for place in range(len(items) - 1, -1, -1) if isinstance(items[place], AssistantItem))
     last = next(spoken, None)
     return 0 if ledger is None or last is None else ledger.end(last + 1) - 1

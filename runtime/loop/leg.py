@@ -139,7 +139,7 @@ class Leg:
             self._sequence,
             self._prompt.fresh,
             round,
-            self._prompt.had if self.run.rounds else self.run.had,
+            self._prompt.computed_before if self.run.rounds else self.run.computed_before,
             principal=self.session.principal,
             place=self.place,
             named=self._named(),

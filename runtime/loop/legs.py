@@ -116,5 +116,5 @@ class Legs:
         """Stop the legs to which nobody has come again."""
         now = anyio.current_time()
         for run in self._runs.working():
-            if run.leg.until is not None and run.leg.until <= now:
+            if run.leg.is_overdue(now):
                 run.begin_to_stop(run.leg)

@@ -11,8 +11,8 @@ from tenuto.errors import ContextTooLong, GenerationFailed, InvalidRequest
 from tenuto.pipelines.base import Sampling
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Sampled, StopCause, Stopped
 from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.loop.constraints import check_bias
 from tenuto.runtime.loop.events import TextLogprob
-from tenuto.runtime.loop.holding import check_bias
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.text import Shown, TextStream
 from tenuto.runtime.metrics import Metrics

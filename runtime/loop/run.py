@@ -1,6 +1,6 @@
-"""A run while it is in memory: its record, its log of events, and its legs. Event-loop thread only.
+"""A run while it is in memory: its record, the feed of its events, and its present leg. Event-loop thread only.
 
-A leg goes from the run's start, or from the answer to a pause, to the next pause or the end. The log goes on over all
+A leg goes from the run's start, or from the answer to a pause, to the next pause or the end. The feed goes on over all
 of them; a request follows one.
 """
 
@@ -16,8 +16,9 @@ from tenuto.errors import RunUnreadable
 from tenuto.pipelines.base import CallBroken
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop import answer as answers
-from tenuto.runtime.loop.event_log import EventLog
+from tenuto.runtime.loop.event_feed import EventFeed
 from tenuto.runtime.loop.events import Answer, RunDone, RunEvent, RunPaused
+from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.sessions.blobs import Shared
@@ -28,25 +29,6 @@ log = logging.getLogger(__name__)
 _NUMBERS_A_SECOND = 1000
 STOP_S = 60.0
 """How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
-
-
-@dataclass(slots=True, eq=False)
-class LegState:
-    """One leg as its run has it. Its events are those after number `start`, up to number `end` once it is over."""
-
-    answer: Answer
-    start: int = 0
-    end: int | None = None
-    scope: anyio.CancelScope | None = None
-    """Set while the leg is under way."""
-    followers: int = 0
-    """How many requests wait for its answer."""
-    is_claimed: bool = False
-    """Whether it is a request's, and ends when the last who follows it leaves."""
-    grace_s: float = 0.0
-    """How much longer it goes on then, for a client that comes again."""
-    until: float | None = None
-    """When that is over, once the last has left. In the event loop's time."""
 
 
 @dataclass(eq=False)
@@ -62,7 +44,7 @@ class Run:
     tool_rounds: int = 0
     ledger_tokens: int = 0
     rounds: list[RoundUsage] = field(default_factory=list)
-    had: int = 0
+    computed_before: int = 0
     """How many of the prompt's tokens had a cache before the run began."""
     cancelling: bool = False
     pending: list[PendingCall] = field(default_factory=list)
@@ -75,10 +57,7 @@ class Run:
     """How it ended where that could not be kept: the record says that it is open until it has been closed."""
 
     def __post_init__(self) -> None:
-        self._log = EventLog()
-        self._before = 0
-        """So many numbers of events were taken before; not 0 for a run that was read from the store."""
-        self._wake = anyio.Event()
+        self._feed = EventFeed()
         self.leg = LegState(self._fresh_answer())
 
     @property
@@ -105,17 +84,12 @@ class Run:
     def nbytes(self) -> int:
         """About what it takes in memory: what it has told, the answer made of it, and what it is held to."""
         held_to = (value for value in self.record.options.values() if isinstance(value, Shared))
-        return 2 * self._log.nbytes + sum(value.nbytes for value in held_to)
+        return 2 * self._feed.nbytes + sum(value.nbytes for value in held_to)
 
     @property
     def working(self) -> bool:
         """Whether a leg is under way."""
-        return self.leg.scope is not None
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether a leg is under way that all have left, and that goes on for whoever comes again."""
-        return self.working and self.leg.until is not None
+        return self.leg.is_under_way
 
     @cached_property
     def options(self) -> RunOptions:
@@ -146,7 +120,6 @@ class Run:
         The events are others than those that were told, fewer: so their numbers begin beyond all of those before, with
         the time.
         """
-        self._before = int(at) * _NUMBERS_A_SECOND
         kept = self.record.usage
         try:
             self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
@@ -154,33 +127,25 @@ class Run:
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
             log.warning("what run %s answered was kept by another version and cannot be shown", self.id)
-        for event in answers.events_of(self.leg.answer, self.rounds):
-            self._log.append(event)
+        self._feed.renumber(int(at) * _NUMBERS_A_SECOND, answers.events_of(self.leg.answer, self.rounds))
         if last is not None:
             self.emit(last)
 
     def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool, grace_s: float = 0.0) -> None:
         """A leg begins. One of a request has an answer of its own; one after a decision goes on with the last."""
         answer = self._fresh_answer() if of_request else answers.gone_on(self.leg.answer)
-        self.leg = LegState(answer, start=len(self._log), scope=scope, is_claimed=of_request, grace_s=grace_s)
+        self.leg = LegState(answer, start=len(self._feed), scope=scope, is_claimed=of_request, grace_s=grace_s)
         self.cancelling = False
 
     def emit(self, event: RunEvent) -> None:
         """Tell everybody who follows the run."""
-        self._log.append(event)
-        if self.leg.end is not None:  # the answer of a leg that is over has been given away
-            self.leg.answer = answers.copied(self.leg.answer)
-        answers.gather(self.leg.answer, event)
+        self._feed.append(event)
+        self.leg.take(event)
         if isinstance(event, RunPaused | RunDone):
-            self.leg.end, self.leg.scope = self.leg.end or len(self._log), None
-            self._log.pack()
+            self.leg.close(len(self._feed))
+            self._feed.pack()
             self.snapshot()
-        self.wake()
-
-    def wake(self) -> None:
-        """Let everybody who waits for the run look again."""
-        wake, self._wake = self._wake, anyio.Event()
-        wake.set()
+        self._feed.wake()
 
     def drop_cut_calls(self) -> None:
         """The round was cut: the calls that it had begun are none."""
@@ -222,31 +187,27 @@ class Run:
     async def rest(self, leg: LegState | None = None) -> None:
         """Return when a leg, by default the present one, is over."""
         leg = leg or self.leg
-        while leg.scope is not None:
-            await self._wake.wait()
+        while leg.is_under_way:
+            await self._feed.changed()
 
-    async def events(
-        self, after: int | None = None, *, leg: LegState | None = None
-    ) -> AsyncIterator[tuple[int, RunEvent]]:
+    def events(self, after: int | None = None, *, leg: LegState | None = None) -> AsyncIterator[tuple[int, RunEvent]]:
         """The events with their numbers (from 1), from `after`, or from the beginning of the present leg.
 
         Ends where the run waits or has ended; of one leg, where that is over. A run that was read from the store
         tells all again to those who saw it before that (`tells_again`), and its last event to everybody.
         """
-        at = (leg or self.leg).start if after is None else min(max(after - self._before, 0), len(self._log))
-        if self._before and at and at == len(self._log):
-            at -= 1
-        while True:
-            while at < (len(self._log) if leg is None or leg.end is None else leg.end):
-                at += 1
-                yield self._before + at, self._log.at(at)
-            if (leg or self.leg).scope is None:
-                return
-            await self._wake.wait()
+        place = (leg or self.leg).start if after is None else self._feed.place_after(after)
+        return self._feed.follow(place, lambda: self._end_of(leg))
+
+    def _end_of(self, leg: LegState | None) -> int | None:
+        """Where the events of one leg, or of all so far, end; None while more may come."""
+        if leg is not None and leg.end is not None:
+            return leg.end
+        return None if (leg or self.leg).is_under_way else len(self._feed)
 
     def tells_again(self, after: int) -> bool:
         """Whether who has seen the events up to number `after` is told them again, as far as they were kept."""
-        return 0 < after < self._before
+        return self._feed.was_told_before(after)
 
     def snapshot(self) -> Answer:
         """What there is of the present leg's answer now, with the figures so far."""

@@ -51,7 +51,7 @@ class House:
         sequence.named = named
         self.place(sequence, tokens)
         assert sequence.slot is not None
-        self.had = sequence.cached
+        self.cached_before = sequence.cached
         self.backend.collect(self.backend.launch([Row(sequence.slot, sequence.cached, tokens[sequence.cached :])]))
         sequence.cached = len(tokens)
         self.check()
@@ -119,10 +119,10 @@ def test_a_cache_that_was_moved_out_comes_back_whole() -> None:
     house.use("b", B)
     assert house.residency.cache_bytes()[Residency.HOST] == ONE
     house.use("a", [*A, 1, 2])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
     assert house.residency.cache_bytes() == {Residency.DEVICE: ONE + 2 * BYTES, Residency.HOST: ONE}
     house.use("b", [*B[:5], 9])
-    assert house.had == 5
+    assert house.cached_before == 5
 
 
 def test_in_host_memory_whoever_holds_most_gives_way_and_never_another() -> None:
@@ -166,7 +166,7 @@ def test_a_swap_keeps_within_the_budget_with_both_caches_in_host_memory(copies: 
     house.use("a", A)
     house.use("b", B)
     house.use("a", [*A, 1])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
     assert house.where("b") is kept
 
 
@@ -176,7 +176,7 @@ def test_a_swap_drives_out_others_before_the_one_that_comes_back() -> None:
     house.use("b", B)
     house.use("c", C)
     house.use("a", [*A, 1])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
     assert (house.where("b"), house.where("c")) == (Residency.NONE, Residency.HOST)
 
 
@@ -185,7 +185,7 @@ def test_a_prefix_of_another_sequence_is_shared() -> None:
     house.use("a", [*A, 1, 2, 3])
     house.use("less", [*A[:18], 7])
     house.use("b", [*A, 1, 9])
-    assert house.had == len(A) + 1  # of the one that has most in common
+    assert house.cached_before == len(A) + 1  # of the one that has most in common
     assert house.where("a") is Residency.DEVICE
 
 
@@ -194,14 +194,14 @@ def test_a_prefix_that_is_still_being_read_is_shared_as_far_as_it_is() -> None:
     house.use("a", A)
     house.sequences["a"].tokens.extend(A)
     house.use("b", [*A, *A])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
 
 
 def test_a_short_prefix_is_not_worth_sharing() -> None:
     house = House(host=0)
     house.use("a", words("a", WORTH_SHARING - 1))
     house.use("b", [*words("a", WORTH_SHARING - 1), 2])
-    assert house.had == 0
+    assert house.cached_before == 0
 
 
 def test_the_own_copy_is_preferred_to_as_much_of_another() -> None:
@@ -212,7 +212,7 @@ def test_the_own_copy_is_preferred_to_as_much_of_another() -> None:
     house.use("twin", A)
     assert house.where("a") is Residency.HOST
     house.use("a", [*A, 1])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
     assert house.where("b") is Residency.HOST
 
 
@@ -220,17 +220,17 @@ def test_the_one_that_gives_way_leaves_its_prefix_where_it_lies() -> None:
     house = House(host=10 * ONE, slots=1)
     house.use("a", [*A, 1, 2])
     house.use("b", [*A, 9])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
     assert house.where("a") is Residency.HOST
     house.use("a", [*A, 1, 2, 3])
-    assert house.had == len(A) + 2
+    assert house.cached_before == len(A) + 2
 
 
 def test_the_same_tokens_again_leave_one_to_feed() -> None:
     house = House(host=0)
     house.use("a", A)
     house.use("a", A)
-    assert house.had == len(A) - 1
+    assert house.cached_before == len(A) - 1
 
 
 @pytest.mark.parametrize(
@@ -249,18 +249,18 @@ def test_where_a_cache_cannot_be_cut_no_wrong_token_is_kept(
     house = House(host=10 * ONE, can_truncate=False)
     prepare(house)
     house.use("s", tokens)
-    assert house.had == 0
+    assert house.cached_before == 0
 
 
 def test_where_a_cache_cannot_be_cut_a_whole_one_still_serves() -> None:
     house = House(host=10 * ONE, can_truncate=False)
     house.use("a", A)
     house.use("b", [*A, 1])
-    assert house.had == len(A)  # forked whole
+    assert house.cached_before == len(A)  # forked whole
     house.use("c", C)
     assert house.where("a") is Residency.HOST
     house.use("a", [*A, 2])
-    assert house.had == len(A)
+    assert house.cached_before == len(A)
 
 
 def test_what_is_dropped_holds_nothing() -> None:
@@ -315,16 +315,16 @@ def test_another_principals_cache_is_never_given() -> None:
     house = House(host=0, slots=3)
     house.use("a", [*SYSTEM, *A])
     house.use("b", [*SYSTEM, *B], principal="bob")
-    assert (house.had, house.placed.lent) == (0, 0)
+    assert (house.cached_before, house.placed.lent) == (0, 0)
     house.use("more", [*SYSTEM, *C])
-    assert (house.had, house.placed.lent) == (len(SYSTEM), 0)
+    assert (house.cached_before, house.placed.lent) == (len(SYSTEM), 0)
 
 
 def test_another_principals_cache_is_not_given_by_taking_over_its_slot() -> None:
     house = House(host=0, slots=1)
     house.use("a", [*SYSTEM, *A])
     house.use("b", [*SYSTEM, *B], principal="bob")
-    assert house.had == 0
+    assert house.cached_before == 0
 
 
 @pytest.mark.parametrize("slots", [1, 2])
@@ -332,7 +332,7 @@ def test_a_prefix_that_both_name_is_lent_and_no_token_more(slots: int) -> None:
     house = House(host=0, slots=slots)
     house.use("a", [*SYSTEM, *A], named=len(SYSTEM))
     house.use("b", [*SYSTEM, *A, 1], principal="bob", named=len(SYSTEM))
-    assert house.had == house.placed.lent == len(SYSTEM)
+    assert house.cached_before == house.placed.lent == len(SYSTEM)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_only_the_whole_of_the_very_same_named_prefix_is_lent(hers: int, his: in
     house = House(host=0)
     house.use("a", [*SYSTEM, *A], named=hers)
     house.use("b", [*SYSTEM[:-2], 1, *SYSTEM[-1:], *B] if hers == his else [*SYSTEM, *B], principal="bob", named=his)
-    assert house.had == 0
+    assert house.cached_before == 0
 
 
 def test_what_is_lent_is_told_apart_from_what_the_principal_had() -> None:
@@ -351,7 +351,7 @@ def test_what_is_lent_is_told_apart_from_what_the_principal_had() -> None:
     house.use("his", [*SYSTEM[:20], 1], principal="bob")
     house.use("a", [*SYSTEM, *A], named=len(SYSTEM))
     house.use("b", [*SYSTEM, *B], principal="bob", named=len(SYSTEM))
-    assert house.had == len(SYSTEM)
+    assert house.cached_before == len(SYSTEM)
     assert house.placed.lent == len(SYSTEM) - 20
 
 
@@ -374,7 +374,7 @@ def test_whatever_is_done_what_is_told_comes_of_ones_own_and_what_is_lent_is_nam
         own = max((shared(tokens, one) for who, one, _ in seen if who == principal), default=0)
         others = [one for who, one, size in seen if who != principal and size == named > 0]
         lent = named if any(one[:named] == tokens[:named] for one in others) else 0
-        assert house.had - house.placed.lent <= own
-        assert house.had <= max(own, lent)
-        assert house.placed.lent in (0, named - (house.had - house.placed.lent))
+        assert house.cached_before - house.placed.lent <= own
+        assert house.cached_before <= max(own, lent)
+        assert house.placed.lent in (0, named - (house.cached_before - house.placed.lent))
         seen.append((principal, tokens, named))

@@ -112,7 +112,7 @@ async def test_a_cache_that_cannot_be_cut_still_serves_a_resume(make: Make) -> N
 async def test_what_an_earlier_process_computed_is_not_new(make: Make) -> None:
     rig = make()
     prompt = rig.prompt("Hello again!")
-    stream = rig.engine.submit("s", prompt, round_of(), had=len(prompt) - 4, principal="alice")
+    stream = rig.engine.submit("s", prompt, round_of(), computed_before=len(prompt) - 4, principal="alice")
     usage = (await rig.read(stream).stopped()).usage
     assert (usage.new, usage.computed, usage.miss_reason) == (4, len(prompt), "not_resident")
 

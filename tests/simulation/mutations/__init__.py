@@ -159,18 +159,13 @@ MUTATIONS = (
             Edit(
                 "runtime/loop/follower.py",
                 """\
-            self._leg.followers -= 1
-            if self._leg.followers or not self._leg.is_claimed:
-                return
-            if self._leg.grace_s:
-                self._leg.until = anyio.current_time() + self._leg.grace_s
-            else:
+            if self._leg.leave():
                 await self.run.stop(self._leg)
 """,
                 """\
             leg = self.run.leg
-            leg.followers -= 1
-            if leg.followers <= 0:
+            leg.is_claimed = True
+            if leg.leave():
                 await self.run.stop(leg)
 """,
             ),

@@ -19,7 +19,7 @@ def check_bias(codec: Codec, sampling: Sampling) -> None:
         raise InvalidRequest(f"{unknown} is no token of this model, which has {size} of them", "logit_bias")
 
 
-async def held(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
+async def constrained(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
     """The options with the schema that the answer is held to. Compiles in a thread what the rounds will need: the event
     loop finds it made.
 
@@ -30,10 +30,10 @@ async def held(codec: Codec, options: RunOptions, response: ResponseFormat | Non
         tools = options.callable(options.choice)
         if options.choice is ToolChoice.NONE or codec.knows_grammar(tools, parallel=options.parallel):
             return options
-    return await anyio.to_thread.run_sync(_hold, codec, options, response)
+    return await anyio.to_thread.run_sync(_constrain, codec, options, response)
 
 
-def _hold(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
+def _constrain(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
     wanted = replace(options, answer=None if response is None else _schema(response))
     try:
         _try(codec, wanted)

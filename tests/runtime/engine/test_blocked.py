@@ -1,4 +1,4 @@
-"""A round whose reader does not read is held: it piles nothing up, and keeps nobody else waiting."""
+"""A round whose reader does not read is blocked: it piles nothing up, and keeps nobody else waiting."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def unread(rig: Rig) -> OpenRound:
     stream = rig.engine.submit("slow", rig.prompt("long"), round_of(max_tokens=10_000), principal="alice")
     rig.rounds["slow"] = stream
     with anyio.fail_after(20):
-        while not rig.count(State.HELD):  # noqa: ASYNC110  (a thread's doing)
+        while not rig.count(State.BLOCKED):  # noqa: ASYNC110  (a thread's doing)
             await asyncio.sleep(0.01)
     return stream
 

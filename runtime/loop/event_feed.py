@@ -1,0 +1,78 @@
+"""A run's events as those who follow it read them: numbered over its whole life, and waited for."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import anyio
+
+from tenuto.runtime.loop.event_log import EventLog
+from tenuto.runtime.loop.events import RunEvent
+
+
+class EventFeed:
+    """Tells events by their numbers to everybody who asks, each at its own pace. Event-loop thread only.
+
+    A run that is read from the store has kept fewer events than it told. They get numbers beyond all that were told
+    before (`renumber`), so that a number names one event for ever.
+    """
+
+    def __init__(self) -> None:
+        self._log = EventLog()
+        self._offset = 0
+        """So many numbers were taken before."""
+        self._changed = anyio.Event()
+
+    def __len__(self) -> int:
+        """How many events there are; the next but one has the place after it."""
+        return len(self._log)
+
+    @property
+    def nbytes(self) -> int:
+        """About what the events take in memory."""
+        return self._log.nbytes
+
+    def renumber(self, offset: int, events: Iterable[RunEvent]) -> None:
+        """Begin with these events after number `offset`; nothing has been told yet."""
+        self._offset = offset
+        for event in events:
+            self._log.append(event)
+
+    def append(self, event: RunEvent) -> None:
+        """Add an event. Who follows sees it with the next `wake`."""
+        self._log.append(event)
+
+    def pack(self) -> None:
+        """Nothing more comes for a while: let what there is take little room."""
+        self._log.pack()
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def changed(self) -> None:
+        """Return with the next `wake`."""
+        await self._changed.wait()
+
+    def was_told_before(self, number: int) -> bool:
+        """Whether who has seen the events up to this number is told them again, as far as they were kept."""
+        return 0 < number < self._offset
+
+    def place_after(self, number: int) -> int:
+        """The place in the feed where who has seen the events up to this number goes on.
+
+        Of events that are told again the last is told to everybody: it says how the run stands.
+        """
+        place = min(max(number - self._offset, 0), len(self))
+        return place - 1 if self._offset and place and place == len(self) else place
+
+    async def follow(self, place: int, end: Callable[[], int | None]) -> AsyncIterator[tuple[int, RunEvent]]:
+        """The events with their numbers from a place on, until `end` gives the place where they end."""
+        while True:
+            until = end()
+            while place < (len(self) if until is None else until):
+                place += 1
+                yield self._offset + place, self._log.at(place)
+                until = end()
+            if until is not None:
+                return
+            await self.changed()

@@ -1,0 +1,68 @@
+"""What is known of one leg while its run is in memory: its answer, its place in the feed, and who waits for it."""
+
+from dataclasses import dataclass
+
+import anyio
+
+from tenuto.runtime.loop import answer as answers
+from tenuto.runtime.loop.events import Answer, RunEvent
+
+
+@dataclass(slots=True, eq=False)
+class LegState:
+    """One leg as its run has it. Event-loop thread only."""
+
+    answer: Answer
+    start: int = 0
+    """Its events are those of the run's feed from this place on..."""
+    end: int | None = None
+    """... to this one, once it is over."""
+    scope: anyio.CancelScope | None = None
+    """Set while the leg is under way."""
+    grace_s: float = 0.0
+    """How much longer it goes on when the last follower has left, for a client that comes again."""
+    is_claimed: bool = False
+    """Whether it is a request's, and ends when the last who follows it leaves."""
+    _followers: int = 0
+    _until: float | None = None
+    """When its grace is over, once the last has left. In the event loop's time."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the model or a tool is at work on it."""
+        return self.scope is not None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it is under way, all have left it, and it goes on for whoever comes again."""
+        return self.is_under_way and self._until is not None
+
+    def join(self, *, claims: bool) -> None:
+        """One more follows it."""
+        self._followers += 1
+        self._until = None
+        self.is_claimed |= claims
+
+    def leave(self) -> bool:
+        """One who followed it has left. Whether nobody wants it any more, so that it is to be stopped."""
+        self._followers -= 1
+        if self._followers or not self.is_claimed:
+            return False
+        if self.grace_s:
+            self._until = anyio.current_time() + self.grace_s
+            return False
+        return True
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether it was abandoned, and its grace is over."""
+        return self._until is not None and self._until <= now
+
+    def take(self, event: RunEvent) -> None:
+        """Add to the answer what an event tells. The answer of a leg that is over has been given away."""
+        if self.end is not None:
+            self.answer = answers.copied(self.answer)
+        answers.gather(self.answer, event)
+
+    def close(self, end: int) -> None:
+        """The leg is over; `end` is the place after its last event."""
+        self.end, self.scope = self.end or end, None
