@@ -15,10 +15,11 @@ from starlette.types import ASGIApp, Scope
 
 from tenuto.errors import ConfigurationError
 from tenuto.pipelines.loader import LoadSettings, load, model_id
+from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api.routes import OwnApi, routes
-from tenuto.runtime.config import Settings, is_loopback
+from tenuto.runtime.config import Settings
 from tenuto.runtime.dialects.base import DialectServices, MakeDialect
 from tenuto.runtime.dialects.openai.dialect import openai
 from tenuto.runtime.dialects.openai.errors import ERRORS

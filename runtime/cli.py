@@ -55,12 +55,12 @@ def _serve() -> click.Command:
 
 def _mcp() -> click.Command:
     def mcp(**given: Any) -> None:
-        from tenuto.runtime.config import load
+        from tenuto.runtime.config import command_line, load
         from tenuto.runtime.mcp.stdio import run
         from tenuto.runtime.owner import Home
 
         flags = _flags(given)
-        run(Home(load(flags).data_dir, _arguments(flags), _SECONDS_TO_START))
+        run(Home(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
 
     return click.Command(
         "mcp",
@@ -89,14 +89,6 @@ def _metavar(name: str) -> str:
 def _flags(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in given.items() if value not in (None, ())}
-
-
-def _arguments(flags: dict[str, Any]) -> list[str]:
-    """Flags as a command line has them."""
-    from tenuto.runtime.config import flag
-
-    pairs = [(flag(name), value if isinstance(value, tuple) else (value,)) for name, value in flags.items()]
-    return [word for name, values in pairs for value in values for word in (name, str(value))]
 
 
 def _for_people(name: str) -> Callable[[], click.Command]:

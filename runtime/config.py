@@ -4,7 +4,6 @@ One rule names a setting everywhere: `--max-body-bytes`, `TENUTO_MAX_BODY_BYTES`
 """
 
 import difflib
-import ipaddress
 import json
 import os
 import sys
@@ -33,6 +32,7 @@ from pydantic_settings import (
 )
 
 from tenuto.errors import ConfigurationError
+from tenuto.runtime.addresses import is_loopback
 
 ENVIRONMENT_PREFIX = "TENUTO_"
 FILE_NAME = "tenuto.toml"
@@ -226,6 +226,12 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def command_line(flags: Mapping[str, Any]) -> list[str]:
+    """The words that give these settings on a command line. A tuple is given value by value."""
+    several = {name: value if isinstance(value, tuple) else (value,) for name, value in flags.items()}
+    return [word for name, values in several.items() for value in values for word in (flag(name), str(value))]
+
+
 def variable(name: str) -> str:
     """The environment variable that sets a field."""
     return ENVIRONMENT_PREFIX + name.upper()
@@ -235,14 +241,6 @@ def takes_several(name: str) -> bool:
     """Whether a field's flag may be given more than once."""
     annotation = Settings.model_fields[name].annotation
     return tuple in {get_origin(annotation), *map(get_origin, get_args(annotation))}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _file(given: Mapping[str, Any]) -> Path | None:

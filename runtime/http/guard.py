@@ -4,7 +4,6 @@ A browser lets any web page send requests to this machine, and DNS rebinding let
 Host must be one of ours, an Origin must be known, and there are no CORS headers.
 """
 
-import ipaddress
 import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
+from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 
 ANY = "*"
@@ -21,16 +21,6 @@ ARRIVAL_S = 60.0
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a host's name or address can only be this machine."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def host_name(header: str) -> str | None:

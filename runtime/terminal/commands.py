@@ -33,16 +33,14 @@ def _with_server(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _remote(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
     """A client of the server that the options name; `server` is what one that is started gets besides."""
-    from tenuto.runtime.config import flag, load
+    from tenuto.runtime.config import command_line, load
     from tenuto.runtime.owner import Home
     from tenuto.runtime.terminal.client import Remote
 
     home = None
     if given["url"] is None:
         flags = {name: value for name, value in {**given, **server}.items() if value and name not in ("url", "api_key")}
-        words = [(name, value if isinstance(value, tuple) else (value,)) for name, value in flags.items()]
-        arguments = [word for name, values in words for value in values for word in (flag(name), str(value))]
-        home = Home(load(flags).data_dir, arguments, SECONDS_TO_START)
+        home = Home(load(flags).data_dir, command_line(flags), SECONDS_TO_START)
     remote = Remote(home, given["url"], given["api_key"])
     try:
         yield remote

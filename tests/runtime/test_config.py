@@ -7,7 +7,7 @@ from hypothesis import settings as checks
 from hypothesis import strategies as st
 
 from tenuto.errors import ConfigurationError
-from tenuto.runtime.config import CONFIG, Key, Settings, flag, is_loopback, load, takes_several, variable
+from tenuto.runtime.config import CONFIG, Key, Settings, command_line, flag, load, takes_several, variable
 
 SAMPLES: dict[str, tuple[str, str, Any]] = {
     # field: (as a flag or variable, as TOML, as it is then)
@@ -178,14 +178,6 @@ def test_any_text_in_the_environment_is_taken_or_refused_by_name(name: str, text
         assert error is None or variable(name) in error or name == "host"
 
 
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)],
-)
-def test_loopback_is_told_from_the_world(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
-
-
 def test_a_flag_is_the_fields_name_with_dashes() -> None:
     assert flag("max_body_bytes") == "--max-body-bytes"
 
@@ -235,3 +227,8 @@ def test_the_keys_of_the_documentation_can_be_used_as_they_stand() -> None:
         ("ada", False, False),
         (None, False, True),
     ]
+
+
+def test_settings_become_the_command_line_that_gives_them() -> None:
+    flags = {"max_body_bytes": 1024, "model": ("a", "b")}
+    assert command_line(flags) == ["--max-body-bytes", "1024", "--model", "a", "--model", "b"]
