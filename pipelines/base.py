@@ -258,7 +258,8 @@ class Sampling:
 class TokenLogprob:
     """How likely a sampled token was, and the likeliest there were, best first.
 
-    Of the model's own distribution: before bias, penalties, temperature and masks.
+    Of the model's own distribution: before bias, penalties, temperature and masks. Minus infinity is what the model
+    rules out.
     """
 
     token: int

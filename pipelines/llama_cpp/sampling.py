@@ -15,7 +15,6 @@ from tenuto.pipelines.llama_cpp.context import Logits
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _ANY_SEED = 0xFFFFFFFF  # the library takes this one as "choose a seed"
 _REPETITION_WINDOW = 64
-_LEAST_LOGPROB = -9999.0  # of what cannot come: JSON knows no infinity
 
 # What each of the 256 patterns of eight mask bits adds to eight logits: several times as fast as unpacking the bits.
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
@@ -124,9 +123,5 @@ def logprobs(row: Logits, alternatives: int) -> Callable[[int], TokenLogprob]:
     count = min(alternatives, row.size)
     best = np.argpartition(row, row.size - count)[row.size - count :] if count else np.empty(0, np.int64)
     best = best[np.argsort(-row[best], kind="stable")]
-    top = tuple((int(token), _bounded(float(row[token]) - normaliser)) for token in best)
-    return lambda token: TokenLogprob(token, _bounded(float(original[token]) - normaliser), top)
-
-
-def _bounded(logprob: float) -> float:
-    return logprob if logprob >= _LEAST_LOGPROB else _LEAST_LOGPROB
+    top = tuple((int(token), float(row[token]) - normaliser) for token in best)
+    return lambda token: TokenLogprob(token, float(original[token]) - normaliser, top)

@@ -22,7 +22,6 @@ from tenuto.pipelines.checks import check_sampling
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _POINT_BITS = 23  # a point of so many bits, times a sum of weights, is always below the sum in single precision
 _REPETITION_WINDOW = 64
-_LEAST_LOGPROB = -9999.0  # of what cannot come: JSON knows no infinity
 _ALL = 0xFFFFFFFF
 
 
@@ -126,8 +125,7 @@ class Told:
         """Read a row of the pass."""
         at = self.rows[row]
         tokens, values = self.top_tokens[at].tolist()[:alternatives], self.top[at].tolist()[:alternatives]
-        top = tuple((token, _bounded(value)) for token, value in zip(tokens, values, strict=True))
-        return TokenLogprob(token, _bounded(self.chosen[at].item()), top)
+        return TokenLogprob(token, self.chosen[at].item(), tuple(zip(tokens, values, strict=True)))
 
 
 def choose(logits: mx.array, orders: Sequence[Order]) -> Choice:
@@ -286,7 +284,3 @@ def _tell(logits: mx.array, tokens: mx.array, orders: Sequence[Order]) -> Told |
         mx.take_along_axis(best, by_rank, axis=-1),
         mx.take_along_axis(values, by_rank, axis=-1),
     )
-
-
-def _bounded(logprob: float) -> float:
-    return logprob if logprob >= _LEAST_LOGPROB else _LEAST_LOGPROB

@@ -76,7 +76,7 @@ class TextLogprobs:
 
 def finite(logprob: float) -> float:
     """A logprob that JSON can hold."""
-    return max(logprob, LEAST)
+    return logprob if logprob > LEAST else LEAST
 
 
 def _token(one: TextLogprob) -> TokenLogprobAnswer:

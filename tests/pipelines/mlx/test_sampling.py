@@ -154,3 +154,10 @@ BAD = [
 def test_a_parameter_out_of_its_range_is_refused(case: int) -> None:
     with pytest.raises(ValueError, match="Sampling"):
         MlxSampler(Sampling(**BAD[case]), (), SIZE)  # type: ignore[arg-type]  # wrong values are the point
+
+
+def test_what_the_model_rules_out_has_a_logprob_of_minus_infinity() -> None:
+    sampler = MlxSampler(Sampling(logprobs=3), (), 3)
+    choice = choose(mx.array([[1.0, float("-inf"), 0.0]]), [sampler.order(None)])
+    assert choice.told is not None
+    assert choice.told.of(0, 0, 3).top[2] == (1, float("-inf"))
