@@ -1,7 +1,6 @@
 """The sessions of this process: one object for each that is in use, loaded from the store and let go when idle."""
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from tenuto.errors import (
 from tenuto.sessions import match
 from tenuto.sessions.changes import Beside, Change, DeleteSession, PutNote, whole
 from tenuto.sessions.draft import Draft
+from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.rounds import completed, last_completed_turn
@@ -33,7 +33,6 @@ from tenuto.sessions.store import Store
 from tenuto.sessions.told import Told
 from tenuto.sessions.watchers import tell
 
-_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _REFRESH_S = 60
 """An implicit session's time is prolonged in the store when it is used and this much of it has gone."""
 _COMMIT_S = 30.0
@@ -93,7 +92,7 @@ class Directory:
             InvalidRequest: the id has characters that an id cannot have.
             Overloaded: too many sessions are kept in memory only.
         """
-        check_id(id, "session_id")
+        checked_session_id(id, "session_id")
         async with self._lock((principal, id)):
             session = await self._get(principal, id)
             if session is None:
@@ -262,7 +261,7 @@ class Directory:
             InvalidRequest: `at` or `new_id` is not valid.
         """
         if new_id is not None:
-            check_id(new_id, "new_id")
+            checked_session_id(new_id, "new_id")
         if at is not None and not 0 <= at <= len(session.items):
             raise InvalidRequest(f"at is {at}; the session has {len(session.items)} items", "at")
         keep = last_completed_turn(session.items) if at is None else completed(session.items, at)
@@ -310,7 +309,7 @@ class Directory:
             InvalidRequest: its id is not valid.
             SessionBusy: the one that has its id has an open run.
         """
-        check_id(session.id, "session_id")
+        checked_session_id(session.id, "session_id")
         async with self._lock((session.principal, session.id)):
             old = await self._uid_to_replace(session)
             changes = [] if old is None else [DeleteSession(old)]
@@ -450,9 +449,3 @@ def begun(session: Session, notes: Mapping[str, str]) -> list[Change]:
 
 def _is_over(session: Session, now: float) -> bool:
     return session.expires_at is not None and session.expires_at <= now and session.open_run is None
-
-
-def check_id(id: str, param: str) -> None:
-    """Raise InvalidRequest where a session cannot have this id."""
-    if not _ID.fullmatch(id):
-        raise InvalidRequest(f"{param} must have 1 to 128 letters, digits, dots, underscores or hyphens", param)

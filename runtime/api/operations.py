@@ -19,9 +19,10 @@ from tenuto.runtime.schema.events import VERSION
 from tenuto.runtime.schema.models import ModelAnswer, ModelsAnswer
 from tenuto.runtime.schema.runs import RunAnswer
 from tenuto.runtime.schema.sessions import DeletedAnswer, ImportedAnswer, SessionAnswer, SessionsAnswer
+from tenuto.sessions import ids
 from tenuto.sessions.transfer import Document
 
-_SESSION = Parameter("id", {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}, "The session's id.", "path")
+_SESSION = Parameter("id", {"type": "string", "pattern": ids.PATTERN}, "The session's id.", "path")
 _MODEL = Parameter("id", {"type": "string", "minLength": 1}, "The model's id; it may hold slashes.", "path")
 MODELS = Doc("Models", "All models, the default one first", ModelsAnswer)
 MODEL = Doc("Models", "One model", ModelAnswer, parameters=(_MODEL,), errors=(NotFound,))

@@ -18,8 +18,8 @@ from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body,
 from tenuto.runtime.http.json_bounds import has_at_most
 from tenuto.runtime.http.query import number, switch
 from tenuto.runtime.loop.runner import Runner
-from tenuto.runtime.schema.ids import checked_session_id
 from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page
+from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.transfer import restore_text
 
 MOST_VALUES = 2_000_000

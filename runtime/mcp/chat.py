@@ -8,6 +8,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.events import Answer, RunPaused
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolReturned
+from tenuto.sessions import ids
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
@@ -71,7 +72,7 @@ INPUT_SCHEMA: dict[str, Any] = {
         },
         "session_id": {
             "type": "string",
-            "pattern": "^[A-Za-z0-9._-]{1,128}$",
+            "pattern": ids.PATTERN,
             "description": "The conversation to go on with; a new one by default.",
         },
         "model": {"type": "string", "description": "One of the loaded models; the first by default."},

@@ -5,6 +5,7 @@ from typing import Any
 import mcp.types as t
 
 from tenuto.runtime.mcp import chat
+from tenuto.sessions import ids
 
 SESSION_GET = "session_get"
 SESSION_LIST = "session_list"
@@ -18,7 +19,7 @@ MODELS_LIST = "models_list"
 MOST_LISTED = 100
 LISTED = 20
 
-_SESSION_ID = {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"}
+_SESSION_ID = {"type": "string", "pattern": ids.PATTERN}
 _RUN_ID = {"type": "string", "minLength": 1, "maxLength": 128}
 
 

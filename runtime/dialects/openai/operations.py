@@ -23,6 +23,7 @@ from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
 from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
+from tenuto.sessions import ids
 
 GENERATING: tuple[type[TenutoError], ...] = (
     UnsupportedParameter,
@@ -50,7 +51,7 @@ _KEY = Parameter(
 )
 _HEADER_SESSION = Parameter(
     "X-Session-Id",
-    {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
+    {"type": "string", "pattern": ids.PATTERN},
     "Does what `session_id` in the body does.",
     "header",
 )

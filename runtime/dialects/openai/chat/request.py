@@ -13,7 +13,7 @@ from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
-from tenuto.runtime.schema.ids import checked_session_id
+from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.principal import Principal
 
 SESSION_HEADER = "x-session-id"

@@ -1,0 +1,21 @@
+"""What may name a session: its client may choose the id."""
+
+import re
+
+from tenuto.errors import InvalidRequest
+
+PATTERN = "^[A-Za-z0-9._-]{1,128}$"
+"""The form of an id, as JSON schemas have it."""
+
+_FORM = re.compile(PATTERN[1:-1])  # `$` would let a line break follow
+
+
+def checked_session_id(session_id: str, param: str) -> str:
+    """The id, if it may name a session.
+
+    Raises:
+        InvalidRequest: it may not.
+    """
+    if _FORM.fullmatch(session_id) is None:
+        raise InvalidRequest(f"{param}: must have 1 to 128 letters, digits, '.', '_' or '-'", param)
+    return session_id
