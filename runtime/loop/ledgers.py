@@ -7,6 +7,7 @@ from typing import Any
 import anyio.to_thread
 
 from tenuto.pipelines.base import Codec
+from tenuto.runtime.loop.amounts import RENDERED
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
@@ -16,10 +17,6 @@ KEPT_LEDGERS = 4
 """A session that changes its tools or its model keeps so many ledgers; the oldest goes first."""
 
 Span = tuple[int, ...]
-
-_MANY_ITEMS = 64
-_MUCH_TEXT = 1 << 14
-"""What is more than these, in items and in characters, is rendered in a worker thread."""
 
 _VALUE_CHARACTERS = 12
 """What a value of a schema takes with its name, roughly."""
@@ -86,7 +83,7 @@ async def read(
         return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
     ledger = ledgers.get(fingerprint(codec, tools))
     begin = 0 if codec.looks_back is not None or ledger is None else min(ledger.items, keep)
-    if len(items) - begin > _MANY_ITEMS or sum(len(item.text) for item in items[begin:]) > _MUCH_TEXT:
+    if not RENDERED.holds(items[begin:]):
         return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
     return prompt(codec, tools, ledgers, keep, items)
 
@@ -98,14 +95,14 @@ def _are_large(tools: Sequence[ToolSpec]) -> bool:
     for tool in tools:
         characters += len(tool.description)
         pending.append(tool.parameters)
-        while pending and characters <= _MUCH_TEXT:
+        while pending and characters <= RENDERED.characters:
             value = pending.pop()
             characters += len(value) if isinstance(value, str) else _VALUE_CHARACTERS
             if isinstance(value, dict):
                 pending.extend(value.values())
             elif isinstance(value, list):
                 pending.extend(value)
-        if characters > _MUCH_TEXT:
+        if characters > RENDERED.characters:
             return True
     return False
 

@@ -7,14 +7,13 @@ import anyio.to_thread
 
 from tenuto.errors import ContextTooLong
 from tenuto.pipelines.base import Codec
+from tenuto.runtime.loop.amounts import RENDERED
 from tenuto.sessions.items import ToolResultItem
 
 ANSWER_TOKENS = 256
 """Kept free for the answer."""
 LEAST_TOKENS = 32
 """Less than this of a result says nothing."""
-BIG_TEXT = 1 << 14
-"""A result of more characters than this is fitted in a worker thread."""
 
 
 def check_length(codec: Codec, texts: Iterable[str], context: int) -> None:
@@ -33,7 +32,7 @@ async def fit_all(codec: Codec, results: Sequence[ToolResultItem], left: int) ->
     fitted: list[ToolResultItem] = []
     fits = True
     for result in results:
-        if len(result.text) > BIG_TEXT:
+        if len(result.text) > RENDERED.characters:
             text = await anyio.to_thread.run_sync(fit, codec, result.text, left)
         else:
             text = fit(codec, result.text, left)

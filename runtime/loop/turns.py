@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tenuto.errors import NotFound
+from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
@@ -29,9 +30,6 @@ F = TypeVar("F", bound=Follower | None)
 
 GRACE_S = 60.0
 """How long a request with an Idempotency-Key goes on after its client has gone: clients that retry come sooner."""
-MANY_ITEMS = 256
-MUCH_TEXT = 1 << 18
-"""A turn that brings more is read in a worker thread."""
 
 
 class Turns:
@@ -170,5 +168,5 @@ async def _leave(follower: Follower | None) -> None:
 
 async def _read(turn: Turn) -> None:
     """Look at what a turn tells, in a worker thread where that is long."""
-    if len(turn.items) > MANY_ITEMS or sum(len(item.text) for item in turn.items) > MUCH_TEXT:
+    if not DIGESTED.holds(turn.items):
         await anyio.to_thread.run_sync(turn.told.read)

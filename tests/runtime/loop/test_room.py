@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import ContextTooLong
+from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.events import ToolReturned
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length, fit
-from tenuto.runtime.loop.turns import MUCH_TEXT
 from tenuto.sessions.items import Item, ToolResultItem, UserItem, item_to_json
 from tenuto.sessions.records import RunStatus
 from tests.runtime.loop.conftest import Open
@@ -219,5 +219,5 @@ async def test_a_very_long_text_is_looked_at_beside_the_event_loop(
     monkeypatch.setattr("tenuto.sessions.told.item_to_json", to_json)
     process = await open_process()
     with pytest.raises(ContextTooLong):
-        await process.ask("x" * (MUCH_TEXT + 1))
+        await process.ask("x" * (DIGESTED.characters + 1))
     assert here == [False]
