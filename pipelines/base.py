@@ -270,6 +270,10 @@ class TokenLogprob:
 class Sampler(Protocol):
     """The sampling state of one round (random numbers among it), made by its backend. Engine thread only."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been closed."""
+
     def close(self) -> None:
         """Free it."""
 

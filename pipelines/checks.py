@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from tenuto.pipelines.base import BackendInfo, Row, Sampling
+from tenuto.pipelines.base import BackendInfo, Row, Sampler, Sampling
 
 
 def check_sampling(sampling: Sampling, vocabulary: int) -> None:
@@ -24,8 +24,10 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
         raise ValueError(f"a number of logprobs is not negative: {sampling}")
 
 
-def check_rows(rows: Sequence[Row], info: BackendInfo, vocabulary: int, held: Callable[[int], int]) -> None:
-    """Hold a step to what the backend takes. `held` tells how many tokens a slot holds.
+def check_rows(
+    rows: Sequence[Row], info: BackendInfo, vocabulary: int, length: Callable[[int], int], samplers: type[Sampler]
+) -> None:
+    """Hold a step to what the backend takes. `length` tells how many tokens a slot holds, `samplers` which are its own.
 
     Raises:
         ValueError: the step is invalid.
@@ -35,10 +37,12 @@ def check_rows(rows: Sequence[Row], info: BackendInfo, vocabulary: int, held: Ca
     if len({row.slot for row in rows}) < len(rows):
         raise ValueError("a step has one row for each slot")
     for row in rows:
-        start = held(row.slot)
+        start = length(row.slot)
         if row.start != start:
             raise ValueError(f"the row starts at {row.start}; its slot holds {start} tokens")
         if start + len(row.tokens) > info.cells:
             raise ValueError(f"{start} and {len(row.tokens)} tokens do not fit into {info.cells} cells")
         if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= vocabulary:
             raise ValueError("a row has tokens, and each is in the vocabulary")
+        if row.sampler is not None and not (isinstance(row.sampler, samplers) and row.sampler.is_open):
+            raise ValueError("a row's sampler is one of this backend, and not closed")

@@ -20,6 +20,7 @@ from tenuto.pipelines.base import (
     Snapshot,
     TokenLogprob,
 )
+from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
 from tenuto.pipelines.llama_cpp.native import Model
@@ -120,7 +121,7 @@ class LlamaBackend:
         """
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
-        self._check(rows)
+        check_rows(rows, self._info, self._model.vocabulary, self._length, LlamaSampler)
         self._pack([row.slot for row in rows])
         # Neighbouring streams share a pass only where the batch holds them in order.
         order = sorted(range(len(rows)), key=lambda index: self._streams[rows[index].slot])
@@ -210,12 +211,6 @@ class LlamaBackend:
 
     def _feed(self, row: Row) -> Feed:
         return Feed(self._streams[row.slot], row.start, row.tokens, row.sampler is not None)
-
-    def _check(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self._stream(row.slot)
-            if row.sampler is not None and not (isinstance(row.sampler, LlamaSampler) and row.sampler.is_open):
-                raise ValueError("a row's sampler is one of this backend, and not closed")
 
     def _pack(self, slots: Sequence[int]) -> None:
         """Swap two streams if the gaps between the step's streams have cost as many bytes read as the swap moves."""

@@ -1,7 +1,8 @@
-"""The native cache and step, guarded: an invalid call would end the process, so each is refused with ValueError first.
+"""The native cache and step. An invalid call would end the process, so each is refused with ValueError first.
 
-A context has streams: fixed rooms of cells, one sequence in each. It keeps the length of every stream by itself. A
-stream whose length is None is undefined, after a step that failed; it can only be cleared. Engine thread only.
+A step alone is not looked at here: its backend has held the rows to `check_rows`. A context has streams: fixed rooms of
+cells, one sequence in each. It keeps the length of every stream by itself. A stream whose length is None is undefined,
+after a step that failed; it can only be cleared. Engine thread only.
 """
 
 import ctypes
@@ -76,13 +77,11 @@ class Context:
         return length
 
     def decode(self, feeds: Sequence[Feed]) -> None:
-        """Run one step; it may still be under way when this returns. The streams must be different ones.
+        """Run one step, which is valid; it may still be under way when this returns.
 
         Raises:
-            ValueError: the step is invalid; nothing has changed.
             GenerationFailed: the step failed; its streams are undefined.
         """
-        self.check(feeds)
         self._batch.fill(feeds)
         self._outputs = 0
         for feed in feeds:
@@ -197,21 +196,6 @@ class Context:
             lib.llama_free(self._pointer)
             self._pointer = None
             self._lengths = []
-
-    def check(self, feeds: Sequence[Feed]) -> None:
-        """Raise ValueError where `decode` would."""
-        if not feeds or sum(len(feed.tokens) for feed in feeds) > self.batch_tokens:
-            raise ValueError(f"a step takes 1 to {self.batch_tokens} tokens")
-        if len({feed.stream for feed in feeds}) < len(feeds):
-            raise ValueError("a step has one row for each slot")
-        for feed in feeds:
-            held = self.length(feed.stream)
-            if feed.start != held:
-                raise ValueError(f"the row starts at {feed.start}; its slot holds {held} tokens")
-            if held + len(feed.tokens) > self.cells:
-                raise ValueError(f"{held} and {len(feed.tokens)} tokens do not fit into {self.cells} cells")
-            if not feed.tokens or min(feed.tokens) < 0 or max(feed.tokens) >= self._vocabulary:
-                raise ValueError("a row has tokens, and each is in the vocabulary")
 
 
 class _Batch:

@@ -138,7 +138,7 @@ class MlxBackend:
         """
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
-        self._check(rows)
+        check_rows(rows, self._info, self._model.vocabulary, self._slots.length, MlxSampler)
         step = MlxPending(rows)
         try:
             self._feed(step)
@@ -248,12 +248,6 @@ class MlxBackend:
         self._ahead = []
         mx.clear_cache()
         leave_thread()
-
-    def _check(self, rows: Sequence[Row]) -> None:
-        check_rows(rows, self._info, self._model.vocabulary, self._slots.length)
-        for row in rows:
-            if row.sampler is not None and not (isinstance(row.sampler, MlxSampler) and row.sampler.is_open):
-                raise ValueError("a row's sampler is one of this backend, and not closed")
 
     def _lost(self, rows: Sequence[Row], error: Exception) -> GenerationFailed:
         for row in rows:

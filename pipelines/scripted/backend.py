@@ -1,6 +1,5 @@
 """Slots that hold tokens and answer from a script. Engine thread only, but for construction."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from tenuto.pipelines.base import (
     Snapshot,
     TokenLogprob,
 )
-from tenuto.pipelines.checks import check_rows
+from tenuto.pipelines.checks import check_rows, check_sampling
 from tenuto.pipelines.scripted.reading import Talk, Turn, answer_tokens
 from tenuto.pipelines.scripted.script import Script
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
@@ -93,12 +92,13 @@ class ScriptedBackend:
         return self._info
 
     def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> ScriptedSampler:
-        """Sampling state for one round; what came before is in the slot."""
+        """Sampling state for one round; what came before is in the slot.
+
+        Raises:
+            ValueError: a parameter is out of its range.
+        """
         del before
-        if min(sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k, sampling.logprobs or 0) < 0:
-            raise ValueError(f"sampling parameters are not negative: {sampling}")
-        if not all(math.isfinite(bias) for _, bias in sampling.logit_bias):
-            raise ValueError(f"biases are finite: {sampling}")
+        check_sampling(sampling, _VOCABULARY)
         return ScriptedSampler(sampling)
 
     def launch(self, rows: Sequence[Row]) -> _Step:
@@ -110,7 +110,7 @@ class ScriptedBackend:
         """
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
-        self._check(rows)
+        check_rows(rows, self._info, _VOCABULARY, lambda slot: len(self._slot(slot).tokens), ScriptedSampler)
         for row in rows:
             self._feed(self._slots[row.slot], row.tokens)
         if any(row.sampler is not None and self._fails(row, "forward") for row in rows):
@@ -188,12 +188,6 @@ class ScriptedBackend:
         if not found.is_defined:
             raise ValueError("the slot is undefined after a failed step; release it first")
         return found
-
-    def _check(self, rows: Sequence[Row]) -> None:
-        check_rows(rows, self._info, _VOCABULARY, lambda slot: len(self._slot(slot).tokens))
-        for row in rows:
-            if row.sampler is not None and not (isinstance(row.sampler, ScriptedSampler) and row.sampler.is_open):
-                raise ValueError("a row's sampler is one of this backend, and not closed")
 
     @staticmethod
     def _feed(slot: _Slot, tokens: Sequence[int]) -> None:
