@@ -9,7 +9,7 @@ from starlette.responses import Response
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, parse_object, read_body, validate
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.runs import run_answer
 
 
@@ -25,7 +25,7 @@ class Decision(Wire):
 class ApprovalsApi:
     """The endpoint."""
 
-    runner: Runner
+    runner: LoopPort
 
     async def decide(self, request: Request) -> Response:
         """Answer once. The run goes on by itself; its events are at /v1/runs/{id}/events."""

@@ -12,8 +12,7 @@ from starlette.responses import Response
 from tenuto.runtime.engine.messages import State
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.engine_client import EngineClient
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort
 from tenuto.runtime.metrics import Metrics, ModelGauges, ServerGauges
 
 Status = Literal["ok", "ready", "stalled", "not_ready", "draining"]
@@ -31,7 +30,7 @@ class StatusAnswer(Shape):
 class HealthApi:
     """The endpoints. The first two need no key, so they name models only where something is wrong."""
 
-    runner: Runner
+    runner: LoopPort
     metrics: Metrics
     stall_s: float
 
@@ -41,37 +40,32 @@ class HealthApi:
         A store that cannot write is told, but is no reason to be started again: it goes on by itself.
         """
         del request
-        stuck = [model for model, engine in self.runner.engines().items() if is_stuck(engine, self.stall_s)]
-        return self._status("stalled", stuck) if stuck else self._status("ok")
+        health = self.runner.health()
+        stuck = [model for model, engine in health.engines.items() if is_stuck(engine, self.stall_s)]
+        return _status(health, "stalled", stuck) if stuck else _status(health, "ok")
 
     async def ready(self, request: Request) -> Response:
         """503 unless every model can take requests and what is said can be kept, and while the server drains."""
         del request
-        if self.runner.is_draining:
-            return self._status("draining", [])
-        dead = [model for model, engine in self.runner.engines().items() if not engine.is_alive]
-        ready = not dead and self.runner.store_trouble is None
-        return self._status("ready") if ready else self._status("not_ready", dead)
+        health = self.runner.health()
+        if health.is_draining:
+            return _status(health, "draining", [])
+        dead = [model for model, engine in health.engines.items() if not engine.is_alive]
+        ready = not dead and health.store_trouble is None
+        return _status(health, "ready") if ready else _status(health, "not_ready", dead)
 
     async def figures(self, request: Request) -> Response:
         """The metrics, for Prometheus."""
         text, content_type = self.metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
-    def _status(self, status: Status, models: Iterable[str] | None = None) -> Response:
-        """200, or 503 where there are `models`: those in question, which may be none."""
-        more: dict[str, Any] = {} if models is None else {"models": list(models)}
-        if self.runner.store_trouble is not None:
-            more["store"] = f"cannot write: {self.runner.store_trouble}"
-        return answered(StatusAnswer(status=status, **more), 200 if models is None else 503)
 
-
-def is_stuck(engine: EngineClient, stall_s: float) -> bool:
+def is_stuck(engine: EngineHealth, stall_s: float) -> bool:
     """Whether an engine does nothing though it should. Being alive is not enough."""
     return not engine.is_alive or engine.silent_s > stall_s
 
 
-def gauges(runner: Runner) -> list[ModelGauges]:
+def gauges(runner: LoopPort) -> list[ModelGauges]:
     """How the engines stand, for a scrape."""
     return [
         ModelGauges(
@@ -82,13 +76,20 @@ def gauges(runner: Runner) -> list[ModelGauges]:
             status.steps,
             {"computed": status.computed, "sampled": status.sampled},
         )
-        for model, status in ((model, engine.status) for model, engine in runner.engines().items())
+        for model, status in ((model, engine.status) for model, engine in runner.health().engines.items())
     ]
 
 
-def server_gauges(runner: Runner) -> ServerGauges:
+def server_gauges(runner: LoopPort) -> ServerGauges:
     """How the server stands, for a scrape. Event-loop thread only."""
-    working, waiting = runner.open_runs()
-    sessions = runner.directory.in_memory
-    runs = {"working": working, "waiting": waiting}
-    return ServerGauges(runs, sessions, len(asyncio.all_tasks()), runner.memory())
+    health = runner.health()
+    runs = {"working": health.working, "waiting": health.waiting}
+    return ServerGauges(runs, health.sessions, len(asyncio.all_tasks()), dict(health.memory))
+
+
+def _status(health: LoopHealth, status: Status, models: Iterable[str] | None = None) -> Response:
+    """200, or 503 where there are `models`: those in question, which may be none."""
+    more: dict[str, Any] = {} if models is None else {"models": list(models)}
+    if health.store_trouble is not None:
+        more["store"] = f"cannot write: {health.store_trouble}"
+    return answered(StatusAnswer(status=status, **more), 200 if models is None else 503)

@@ -15,7 +15,7 @@ from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.runs import RunsApi
 from tenuto.runtime.api.sessions import SessionsApi
 from tenuto.runtime.http.routes import DocumentedRoute
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.metrics import Metrics
 
 
@@ -27,7 +27,7 @@ class OwnApi:
     makes no step for so long is stuck.
     """
 
-    runner: Runner
+    runner: LoopPort
     metrics: Metrics
     apart: Pool
     mcp_servers: Sequence[Source] = ()

@@ -15,8 +15,8 @@ from tenuto.runtime.http.errors import INTERNAL, ErrorForm
 from tenuto.runtime.http.query import number
 from tenuto.runtime.http.sse import EventStream, frame, one_line
 from tenuto.runtime.loop.events import RunEvent
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.schema.events import VERSION, ToldAgain
 from tenuto.runtime.schema.runs import run_answer
 from tenuto.runtime.schema.telling import encoded
@@ -32,7 +32,7 @@ VERSION_HEADER = "x-tenuto-events-version"
 class RunsApi:
     """The endpoints."""
 
-    runner: Runner
+    runner: LoopPort
     keep_alive_s: float
 
     async def show(self, request: Request) -> Response:

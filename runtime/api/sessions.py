@@ -17,7 +17,7 @@ from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, validate
 from tenuto.runtime.http.json_bounds import has_at_most
 from tenuto.runtime.http.query import number, switch
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page
 from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.transfer import restore_text
@@ -39,7 +39,7 @@ class Fork(Wire):
 class SessionsApi:
     """The endpoints."""
 
-    runner: Runner
+    runner: LoopPort
     apart: Pool
 
     async def index(self, request: Request) -> Response:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenuto.runtime.http.dialect import Dialect
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 
 
 @dataclass(frozen=True, slots=True)
 class DialectServices:
     """What a dialect may use. `keep_alive_s`: after so long a silence a stream says that it is still there."""
 
-    runner: Runner
+    runner: LoopPort
     keep_alive_s: float = 15.0
 
 

@@ -102,7 +102,8 @@ class Cancel:
 class Read:
     """So many more tokens of a sequence's round have been read.
 
-    A round that is `WINDOW` tokens ahead of its reader is blocked, and its slot goes to who needs one. This unblocks it.
+    A round that is `WINDOW` tokens ahead of its reader is blocked, and its slot goes to who needs one. This
+    unblocks it.
     """
 
     sequence: str

@@ -1,7 +1,7 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -11,12 +11,12 @@ import anyio
 
 from tenuto.errors import ToolFailed
 from tenuto.runtime.loop.decisions import Decision
-from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
 from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.legs import Legs
 from tenuto.runtime.loop.owners import Owners
+from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
 from tenuto.runtime.loop.raw import RawRequest, RawRun, RawRuns
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
@@ -40,7 +40,7 @@ SWEEP_TICKS = 60
 """Sessions whose time is over are looked for once in so many ticks."""
 
 
-class Runner:
+class Runner(LoopPort):
     """Begins, resumes and ends runs. An async context manager: leaving it breaks off what is still under way.
 
     Whatever changes a session is a command to its owner (`owners`), and runs there one after the other.
@@ -99,94 +99,79 @@ class Runner:
         await self._legs.rest()
         await self._raw.rest()
 
-    @property
-    def is_draining(self) -> bool:
-        """Whether it takes no new turns any more."""
-        return self._legs.is_closed
+    def health(self) -> LoopHealth:
+        """How the loop and the engines do now."""
+        engines = {model.id: model.engine for model in self.models.list()}
+        sequences = sum(engine.remembered_bytes for engine in engines.values())
+        return LoopHealth(
+            is_draining=self._legs.is_closed,
+            store_trouble=self._store.trouble,
+            engines={id: EngineHealth(one.is_alive, one.silent_s, one.status) for id, one in engines.items()},
+            working=len(self._runs.working()),
+            waiting=self._runs.waiting(),
+            sessions=self.directory.in_memory,
+            memory={**self.directory.nbytes(), "runs": self._runs.nbytes, "sequences": sequences},
+        )
 
     # Turns.
 
     async def start(self, turn: Turn) -> Follower:
-        """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began.
-
-        Raises before anything has changed: InvalidRequest and its kin, NotFound (the model), SessionBusy,
-        SessionPaused, IdempotencyMismatch, Overloaded, ShuttingDown, StoreUnavailable. MissingToolResults keeps the
-        results that came.
-        """
+        """Admit a turn and begin or resume its run."""
         return await self._turns.start(turn)
 
     async def preview(self, turn: Turn) -> tuple[int, ...]:
-        """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
+        """The tokens that the model would read of a turn."""
         return await self._turns.preview(turn)
 
     async def decide(
         self, principal: Principal, pause_id: str, *, approve: bool, message: str | None, remember: bool
     ) -> Run:
-        """Answer an approval; its run goes on.
-
-        Raises:
-            NotFound: there is none, or it is another principal's.
-            AlreadyDecided: it has been answered, has expired, or its run has ended.
-        """
+        """Answer an approval; its run goes on."""
         return await self._turns.decide(principal, pause_id, Decision(approve, message, remember))
 
     def complete(self, request: RawRequest) -> RawRun:
-        """Begin a raw completion, which whoever reads it must read to its end or close.
-
-        Raises what `RawRun` does, and NotFound (the model).
-        """
+        """Begin a raw completion, which whoever reads it must read to its end or close."""
         self._legs.check_open(request.principal.id)
         return self._raw.begin(request)
 
     # Runs.
 
     async def run(self, principal: Principal, run_id: str) -> Run:
-        """A run by its id, at work, waiting or ended.
-
-        Raises:
-            NotFound: there is none, or it is another principal's.
-        """
+        """A run by its id, at work, waiting or ended."""
         return await self._runs.find(run_id, principal.id)
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
-        """Stop a run: the model within a step, tools by a cancel; give it when it has ended.
-
-        Raises:
-            NotFound: there is none, or it is another principal's.
-        """
+        """Stop a run; give it when it has ended."""
         return await self._sessions.cancel(await self._runs.find(run_id, principal.id))
 
     # Sessions.
 
     async def delete_session(self, principal: Principal, id: str) -> None:
-        """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
+        """Delete a session, also one that cannot be read; its open run is cancelled first."""
         await self._sessions.delete(principal.id, id)
 
     async def fork_session(self, principal: Principal, id: str, at: int | None, new_id: str | None) -> Session:
-        """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
+        """A session of its own over completed items."""
         return await self._sessions.fork(principal.id, id, at, new_id)
 
     async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
-        """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
+        """A session as a document that `import_session` reads; `raw`: all rows of it as they are."""
         if raw:
             return await self._sessions.raw(principal.id, id)
         return await anyio.to_thread.run_sync(transfer.export, *await self._sessions.snapshot(principal.id, id))
 
     async def export_pages(self, principal: Principal, id: str) -> Iterator[bytes]:
-        """The JSON text of the same document in pieces, made as they are asked for, in any thread. Raises NotFound."""
+        """The JSON text of the same document in pieces, made as they are asked for, in any thread."""
         return transfer.pages(*await self._sessions.snapshot(principal.id, id))
 
     async def import_session(
         self, principal: Principal, id: str, document: dict[str, Any]
     ) -> tuple[Session, list[DroppedLedger]]:
-        """Put a session in the place of the one of that id; what of its ledgers is not believed is left out and told.
-
-        Raises InvalidRequest, SessionBusy.
-        """
+        """Put a session in the place of the one of that id."""
         return await self.keep_imported(*transfer.restore(document, principal.id, id))
 
     async def keep_imported(self, session: Session, notes: Mapping[str, str]) -> tuple[Session, list[DroppedLedger]]:
-        """Put what `transfer.restore` made in the place of the session of that id. Raises SessionBusy."""
+        """Put what `transfer.restore` made in the place of the session of that id."""
         codecs = [model.codec for model in self.models.list()]
         dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
         await self._sessions.install(session, notes)
@@ -198,16 +183,7 @@ class Runner:
         """The principal's stored sessions, newest first."""
         return await self.directory.list(principal.id, implicit, limit=limit, after=after)
 
-    # Tools and health.
-
-    def open_runs(self) -> tuple[int, int]:
-        """How many runs are at work, and how many wait for a client or a person."""
-        return len(self._runs.working()), self._runs.waiting()
-
-    def memory(self) -> dict[str, int]:
-        """About how many bytes each table takes of what may be forgotten, besides caches. Event-loop thread only."""
-        sequences = sum(model.engine.remembered_bytes for model in self.models.list())
-        return {**self.directory.nbytes(), "runs": self._runs.nbytes, "sequences": sequences}
+    # Tools.
 
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""
@@ -219,14 +195,11 @@ class Runner:
         principal: Principal,
         name: str,
         arguments: dict[str, Any],
-        progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None,
+        progress: Progress | None = None,
         *,
         approved: bool = False,
     ) -> ToolResult:
-        """Call a server's tool from outside any session. A person who asks for it has approved it; a denial stays one.
-
-        `approved`: a person has been asked about this very call.
-        """
+        """Call a server's tool from outside any session."""
         decision = self._services.policy.decide_direct(name, has_word=principal.is_person or approved)
         if decision.permission is not Permission.AUTO:
             return ToolResult(decision.reason, is_error=True)
@@ -235,15 +208,6 @@ class Runner:
             return await self.registry.call(name, arguments, context)
         except ToolFailed as error:
             return ToolResult(f"Error: {error}", is_error=True)
-
-    @property
-    def store_trouble(self) -> str | None:
-        """Why the store cannot write; None where it can."""
-        return self._store.trouble
-
-    def engines(self) -> dict[str, EngineClient]:
-        """Each model's engine, to see how it does."""
-        return {model.id: model.engine for model in self.models.list()}
 
     # Housekeeping.
 

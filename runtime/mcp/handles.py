@@ -5,9 +5,9 @@ from typing import Any
 from tenuto.errors import Conflict, InvalidRequest
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import SessionMode, Turn
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import own_tools
 from tenuto.runtime.schema.models import models_answer
 from tenuto.runtime.schema.runs import run_answer
@@ -17,7 +17,7 @@ from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseReason, RunStatus
 
 
-async def answer(runner: Runner, principal: Principal, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def answer(runner: LoopPort, principal: Principal, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """What one of these tools answers to valid arguments.
 
     Raises:
@@ -44,7 +44,7 @@ async def answer(runner: Runner, principal: Principal, name: str, arguments: dic
             raise AssertionError(f"{name} is none of these tools")
 
 
-async def _sessions(runner: Runner, principal: Principal, arguments: dict[str, Any]) -> dict[str, Any]:
+async def _sessions(runner: LoopPort, principal: Principal, arguments: dict[str, Any]) -> dict[str, Any]:
     limit = int(arguments.get("limit", own_tools.LISTED))
     found = await runner.list_sessions(
         principal, implicit=arguments.get("implicit", False), limit=limit + 1, after=arguments.get("after")
@@ -56,7 +56,7 @@ def _told(answer: Shape) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_unset=True)
 
 
-async def resume(runner: Runner, principal: Principal, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
+async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
     """Give a run that waits what it waits for; it goes on. `can_ask`: this client can put an approval to a person.
 
     Raises:

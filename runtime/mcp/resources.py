@@ -5,7 +5,7 @@ import mcp.types as t
 from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.sessions.principal import Principal
 
 TEMPLATE = "session://{id}"
@@ -32,7 +32,7 @@ def templates() -> t.ListResourceTemplatesResult:
     return t.ListResourceTemplatesResult(resource_templates=[template])
 
 
-async def listed(runner: Runner, principal: Principal, cursor: str | None) -> t.ListResourcesResult:
+async def listed(runner: LoopPort, principal: Principal, cursor: str | None) -> t.ListResourcesResult:
     """A page of the principal's named sessions, the newest first. The cursor is the last id of the page before.
 
     Raises:
@@ -51,7 +51,7 @@ async def listed(runner: Runner, principal: Principal, cursor: str | None) -> t.
     return t.ListResourcesResult(resources=resources, next_cursor=found[PAGE - 1].id if len(found) > PAGE else None)
 
 
-async def read(runner: Runner, principal: Principal, uri: str) -> t.ReadResourceResult:
+async def read(runner: LoopPort, principal: Principal, uri: str) -> t.ReadResourceResult:
     """A session's document.
 
     Raises:

@@ -20,8 +20,8 @@ from tenuto.errors import InvalidRequest, NotFound, TenutoError
 from tenuto.runtime.loop.decisions import DENIED
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.mcp import approval, chat, handles, resources
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
@@ -38,7 +38,7 @@ GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
 
 
-def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], Principal]) -> Server[Any]:
+def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], Principal]) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
@@ -62,7 +62,7 @@ def build_server(runner: Runner, news: News, *, principal_of: Callable[[Any], Pr
 class _Desk:
     """The handlers, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: Runner, news: News, principal_of: Callable[[Any], Principal]) -> None:
+    def __init__(self, runner: LoopPort, news: News, principal_of: Callable[[Any], Principal]) -> None:
         self._runner, self._news, self._principal_of = runner, news, principal_of
 
     def _who(self, context: Context) -> Principal:

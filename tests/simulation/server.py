@@ -158,7 +158,7 @@ class Server:
 
     def working(self) -> int:
         """How many runs are under way."""
-        return self.runner.open_runs()[0]
+        return self.runner.health().working
 
     def unkept(self) -> int:
         """How many runs have ended, or were left open by a crash, which could not be kept yet."""

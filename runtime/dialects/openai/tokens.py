@@ -20,7 +20,7 @@ from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.telling import text_or_bytes
 from tenuto.sessions.transfer import in_pages
 
@@ -73,7 +73,7 @@ class TextAnswer(Shape):
 class TokenizeApi:
     """The endpoints."""
 
-    runner: Runner
+    runner: LoopPort
 
     async def tokenize(self, request: Request) -> Response:
         """The tokens of a text, or those that the model would read of a chat."""

@@ -261,7 +261,8 @@ async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_i
                 await process.runner.delete_session(ALICE, session_id)
     assert begun
     assert [record.getMessage() for record in caplog.records if "could not be kept" in record.getMessage()] == []
-    assert process.runner.open_runs() == (0, 0)
+    health = process.runner.health()
+    assert (health.working, health.waiting) == (0, 0)
 
 
 async def test_a_run_is_its_principals_own(open_process: Open) -> None:

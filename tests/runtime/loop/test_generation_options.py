@@ -220,7 +220,7 @@ async def emptied(process: Any) -> None:
 
 
 def states(process: Any) -> list[Any]:
-    return [engine.status for engine in process.runner.engines().values()]
+    return [engine.status for engine in process.runner.health().engines.values()]
 
 
 async def test_what_a_raw_completion_cannot_go_on_from_is_refused(open_process: Open) -> None:

@@ -94,7 +94,8 @@ async def test_a_stored_run_of_another_version_ends_neither_the_start_nor_housek
     await later.runner.expire_pauses()
     assert later.task is not None
     assert not later.task.done()
-    assert later.runner.open_runs() == (0, 0)
+    health = later.runner.health()
+    assert (health.working, health.waiting) == (0, 0)
     assert (await later.ask("hi", "s")).text == "hi", "its session can be used"
 
 

@@ -17,8 +17,8 @@ from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.sse import DONE
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.loop.runner import Runner
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 
@@ -43,12 +43,12 @@ def turns(chat: ChatRequest) -> list[Turn]:
 class Choices:
     """The runs of one request. Whoever has started them closes them."""
 
-    runner: Runner
+    runner: LoopPort
     principal: Principal
     runs: list[Follower]
 
     @classmethod
-    async def start(cls, runner: Runner, of: Sequence[Turn]) -> "Choices":
+    async def start(cls, runner: LoopPort, of: Sequence[Turn]) -> "Choices":
         """Begin all turns, or none: where one is not admitted, those before it are closed."""
         choices = cls(runner, of[0].principal, [])
         try:

@@ -25,7 +25,7 @@ from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.runner import Runner
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.sessions.records import RunStatus
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class ChatCompletions:
     """The endpoint."""
 
-    runner: Runner
+    runner: LoopPort
     keep_alive_s: float
 
     async def create(self, request: Request) -> Response:

@@ -22,8 +22,8 @@ from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
 from tenuto.runtime.http.sse import DONE, frame, one_line
+from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.raw import RawRun
-from tenuto.runtime.loop.runner import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Completions:
     """The endpoint."""
 
-    runner: Runner
+    runner: LoopPort
     keep_alive_s: float
 
     async def create(self, request: Request) -> Response:
@@ -48,7 +48,7 @@ class Completions:
 class Texts:
     """The texts of one request, under way from the start. Read once, whole or as parts; closed by whoever reads."""
 
-    def __init__(self, wanted: CompletionRequest, runner: Runner) -> None:
+    def __init__(self, wanted: CompletionRequest, runner: LoopPort) -> None:
         self._wanted = wanted
         self._envelope = CompletionEnvelope(
             id=f"cmpl-{uuid4().hex}", object="text_completion", created=int(time.time()), model=wanted.model.id

@@ -1,0 +1,149 @@
+"""What a front end may ask of the loop, whatever it speaks: turns, runs, approvals, sessions, tools and how all do."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tenuto.runtime.engine.messages import EngineStatus
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.imported import DroppedLedger
+from tenuto.runtime.loop.models import Models
+from tenuto.runtime.loop.raw import RawRequest, RawRun
+from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.run import Run
+from tenuto.sessions.principal import Principal
+from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.session import Session
+from tenuto.tools.registry import Registry
+from tenuto.tools.spec import ToolResult
+
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told how far a tool is: so much, of how much, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHealth:
+    """How a model's engine does. `silent_s`: for so long it has had work and has not made a step."""
+
+    is_alive: bool
+    silent_s: float
+    status: EngineStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LoopHealth:
+    """How the loop does.
+
+    `working` runs are at work, `waiting` ones wait for a client or a person. `memory` is about how many bytes each
+    table takes of what may be forgotten, besides caches.
+    """
+
+    is_draining: bool
+    store_trouble: str | None
+    """Why the store cannot write; None where it can."""
+    engines: Mapping[str, EngineHealth]
+    working: int
+    waiting: int
+    sessions: int
+    """How many are in memory."""
+    memory: Mapping[str, int]
+
+
+class LoopPort(Protocol):
+    """The loop as front ends see it. Event-loop thread only.
+
+    A principal's requests find what is its own: anything else is `NotFound`. Errors of these calls are TenutoErrors,
+    raised before anything has changed, except where a method says otherwise.
+    """
+
+    models: Models
+    registry: Registry
+    """The tools that the server runs."""
+
+    def health(self) -> LoopHealth:
+        """How it does now."""
+
+    # Turns.
+
+    async def start(self, turn: Turn) -> Follower:
+        """Admit a turn and begin or resume its run. A repeat of an Idempotency-Key gets the run that it began.
+
+        Raises InvalidRequest and its kin, NotFound (the model), SessionBusy, SessionPaused, IdempotencyMismatch,
+        Overloaded, ShuttingDown, StoreUnavailable. MissingToolResults keeps the results that came.
+        """
+
+    async def preview(self, turn: Turn) -> tuple[int, ...]:
+        """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
+
+    def complete(self, request: RawRequest) -> RawRun:
+        """Begin a raw completion, which whoever reads it must read to its end or close.
+
+        Raises what `RawRun` does, NotFound (the model), Overloaded and ShuttingDown.
+        """
+
+    # Runs.
+
+    async def run(self, principal: Principal, run_id: str) -> Run:
+        """A run by its id, at work, waiting or ended. Raises NotFound."""
+
+    async def cancel(self, principal: Principal, run_id: str) -> Run:
+        """Stop a run, the model within a step, tools by a cancel; give it when it has ended. Raises NotFound."""
+
+    async def decide(
+        self, principal: Principal, pause_id: str, *, approve: bool, message: str | None, remember: bool
+    ) -> Run:
+        """Answer an approval; its run goes on.
+
+        Raises:
+            NotFound: there is none.
+            AlreadyDecided: it has been answered, has expired, or its run has ended.
+        """
+
+    # Sessions.
+
+    async def list_sessions(
+        self, principal: Principal, *, implicit: bool, limit: int, after: str | None
+    ) -> list[SessionSummary]:
+        """The principal's stored sessions, newest first."""
+
+    async def fork_session(self, principal: Principal, id: str, at: int | None, new_id: str | None) -> Session:
+        """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""
+
+    async def delete_session(self, principal: Principal, id: str) -> None:
+        """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
+
+    async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
+        """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
+
+    async def export_pages(self, principal: Principal, id: str) -> Iterator[bytes]:
+        """The JSON text of the same document in pieces, made as they are asked for, in any thread. Raises NotFound."""
+
+    async def import_session(
+        self, principal: Principal, id: str, document: dict[str, Any]
+    ) -> tuple[Session, list[DroppedLedger]]:
+        """Put a session in the place of the one of that id; what of its ledgers is not believed is left out and told.
+
+        Raises InvalidRequest, SessionBusy.
+        """
+
+    async def keep_imported(self, session: Session, notes: Mapping[str, str]) -> tuple[Session, list[DroppedLedger]]:
+        """The same of what `transfer.restore` has made of a document. Raises SessionBusy."""
+
+    # Tools.
+
+    def needs_word(self, principal: Principal, name: str) -> bool:
+        """Whether a person must be asked before this principal calls a tool from outside any session."""
+
+    async def call_tool(
+        self,
+        principal: Principal,
+        name: str,
+        arguments: dict[str, Any],
+        progress: Progress | None = None,
+        *,
+        approved: bool = False,
+    ) -> ToolResult:
+        """Call a server's tool from outside any session. A person who asks for it has approved it; a denial stays one.
+
+        `approved`: a person has been asked about this very call.
+        """
