@@ -171,18 +171,6 @@ def _chain(before: bytes, item: Item) -> bytes:
     return hashlib.sha256(before + _content(item)).digest()
 
 
-def digests(items: Iterable[Visible]) -> list[str]:
-    """One digest for each visible item; the k-th names the first k of them.
-
-    Items that repeat each other have equal digests; equal digests leave reasoning and call ids to be compared.
-    """
-    chain, found = b"", []
-    for one in items:
-        chain = _chain(chain, one.item)
-        found.append(chain.hex())
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The first visible items of a history, and their digest. `visible` may hold more of them."""
@@ -201,7 +189,10 @@ class Trace:
 
     visible: list[Visible] = field(default_factory=list)
     chains: list[bytes] = field(default_factory=list)
-    """The k-th is the digest of the visible items up to the k-th."""
+    """The k-th is the digest of the visible items up to the k-th; items that repeat each other have equal ones.
+
+    Equal digests leave reasoning and call ids to be compared.
+    """
     _seen: list[Item] = field(default_factory=list)
 
     def digest(self, items: Sequence[Item]) -> str:

@@ -43,7 +43,7 @@ from tenuto.sessions.records import (
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 from tenuto.sessions.tables import metadata
-from tenuto.sessions.visible import digests, visible
+from tenuto.sessions.visible import Trace
 from tests.postgresql import missing, running, url_at
 
 STORE = settings(
@@ -456,9 +456,16 @@ async def test_sessions_are_listed_newest_first_in_pages_without_gaps(store: Sto
         await store.sessions("alice", after="nowhere")
 
 
+def digests(items: list[Item]) -> list[str]:
+    """What names the visible items up to each."""
+    trace = Trace()
+    trace.follow(items)
+    return [chain.hex() for chain in trace.chains]
+
+
 async def test_sessions_are_found_by_what_their_client_saw(store: Store) -> None:
     seen: list[Item] = [UserItem("hi"), AssistantItem("ho"), UserItem("and?"), AssistantItem("so")]
-    marks = digests(visible(seen))[::-1]
+    marks = digests(seen)[::-1]
     short, long = session_of(*seen[:2], id="short"), session_of(*seen, id="long", user="u")
     await store.commit(*whole(short), *whole(long))
     assert await store.candidates("alice", None, marks) == [(short.uid, 2)]
@@ -475,13 +482,13 @@ async def test_a_session_that_has_gone_further_is_found_by_the_ends_of_its_turns
     call = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
     seen: list[Item] = [UserItem("hi"), AssistantItem("ho"), UserItem("and?"), cut, UserItem("more"), call]
     session = session_of(*seen)
-    marks = digests(visible(seen))
+    marks = digests(seen)
     await store.commit(*whole(session))
     for count in range(1, len(seen)):
         found = await store.candidates("alice", None, [marks[count - 1]])
         assert found == ([(session.uid, 2)] if count == 2 else [])
     session.items[3:] = [AssistantItem("so")]
-    turn = digests(visible(session.items))
+    turn = digests(session.items)
     await store.commit(
         CutItems(session.uid, 1),
         AddItems(session.uid, 1, tuple(session.items[1:])),

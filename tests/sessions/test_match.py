@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tenuto.sessions import match
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.told import Told
-from tenuto.sessions.visible import Trace, digests, visible
+from tenuto.sessions.visible import Trace
 
 HI, HO, NEW = UserItem("hi"), AssistantItem("ho"), UserItem("new")
 
@@ -34,13 +34,14 @@ def test_a_first_request_looks_for_no_session() -> None:
 @given(plain, plain)
 def test_a_session_is_looked_for_exactly_where_it_fits(session: list[Item], request: list[Item]) -> None:
     """For items without reasoning and call ids the digest alone decides."""
-    found = digests(visible(session))
-    assert bool(found and found[-1] in wanted(request)) == fits(session, request)
+    assert (Trace().digest(session) in wanted(request)) == fits(session, request)
 
 
 @given(plain)
 def test_the_longest_session_is_looked_for_first(request: list[Item]) -> None:
-    marks = digests(visible(request))
+    trace = Trace()
+    trace.follow(request)
+    marks = [chain.hex() for chain in trace.chains]
     looked_for = wanted(request)
     assert looked_for == [mark for mark in reversed(marks[:-1]) if mark in looked_for]
 
@@ -57,7 +58,7 @@ def test_call_ids_decide_where_the_digest_cannot() -> None:
     def asking(id: str) -> AssistantItem:
         return AssistantItem("", "", (ToolCall(id, "f", "{}"),))
 
-    assert digests(visible([HI, asking("1")])) == digests(visible([HI, asking("2")]))
+    assert Trace().digest([HI, asking("1")]) == Trace().digest([HI, asking("2")])
     assert fits([HI, asking("1")], [HI, asking("1"), NEW])
     assert not fits([HI, asking("2")], [HI, asking("1"), NEW])
 

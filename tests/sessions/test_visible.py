@@ -19,7 +19,7 @@ from tenuto.sessions.items import (
     item_from_json,
     item_to_json,
 )
-from tenuto.sessions.visible import Trace, canonical, canonical_arguments, difference, digests, visible
+from tenuto.sessions.visible import Trace, canonical, canonical_arguments, difference, visible
 
 SERVER = ToolCall("s1", "look", "{}", server=True)
 CLIENT = ToolCall("c1", "ask", '{"q": 1}')
@@ -103,17 +103,18 @@ def test_digests_agree_with_equality(one: list[Item], other: list[Item]) -> None
     """Equal digests and no difference mean the same, as long as neither reasoning nor ids differ."""
     for mine, theirs in zip(visible(one), visible(other), strict=False):
         if difference(mine.item, theirs.item) is None:
-            assert digests([mine]) == digests([theirs])
+            assert Trace().digest([mine.item]) == Trace().digest([theirs.item])
         elif difference(mine.item, theirs.item) in ("kind", "text", "calls"):
-            assert digests([mine]) != digests([theirs])
+            assert Trace().digest([mine.item]) != Trace().digest([theirs.item])
 
 
 @given(histories)
 def test_a_digest_names_all_items_before_it(history: list[Item]) -> None:
-    found = visible(history)
-    marks = digests(found)
-    assert [digests(found[: count + 1])[-1] for count in range(len(found))] == marks
-    assert len(set(marks)) == len(marks)
+    trace = Trace()
+    trace.follow(history)
+    whole = seen(history)
+    assert [Trace().digest(whole[: count + 1]) for count in range(len(whole))] == [one.hex() for one in trace.chains]
+    assert len(set(trace.chains)) == len(trace.chains)
 
 
 @pytest.mark.slow
@@ -122,8 +123,9 @@ def test_a_trace_follows_a_history_that_grows_and_is_cut(steps: list[tuple[int, 
     trace, history = Trace(), list[Item]()
     for keep, new in steps:
         history = [*history[:keep], *new]
-        expected = digests(visible(history))
-        assert trace.digest(history) == (expected[-1] if expected else "")
+        anew = Trace()
+        assert trace.digest(history) == anew.digest(history)
+        assert trace.chains == anew.chains
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_what_a_message_carries_is_content() -> None:
     plain, seen, other = UserItem("x"), UserItem("x", (image,)), UserItem("x", (replace(image, data="aG8="),))
     assert difference(seen, UserItem("x", (image,))) is None
     assert difference(plain, seen) == difference(seen, other) == "attachments"
-    assert len({digests(visible([item]))[0] for item in (plain, seen, other)}) == 3
+    assert len({Trace().digest([item]) for item in (plain, seen, other)}) == 3
     assert item_from_json(item_to_json(seen)) == seen
 
 
