@@ -42,7 +42,7 @@ from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.server import build_server
 from tenuto.runtime.metrics import Metrics
-from tenuto.runtime.notes import StoredNotes
+from tenuto.runtime.notes import Notebooks
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.lock import DataFolder
 from tenuto.sessions.principal import Principal, Role
@@ -93,13 +93,14 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
 
         configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
         news = News()
-        host, registry = await _tools(configs, store, news, pool, stack)
+        directory = Directory(store, implicit_ttl_s=settings.implicit_session_s)
+        host, registry = await _tools(configs, Notebooks(directory, store), news, pool, stack)
         models = await _models(settings, stack)
 
         services = Services(
             store=store,
             models=models,
-            directory=Directory(store, implicit_ttl_s=settings.implicit_session_s),
+            directory=directory,
             registry=registry,
             policy=_policy(registry, configs, settings),
             metrics=metrics,
@@ -133,14 +134,12 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
 
 
 async def _tools(
-    configs: tuple[ServerConfig, ...], store: Store, news: News, pool: Pool, stack: AsyncExitStack
+    configs: tuple[ServerConfig, ...], notebooks: Notebooks, news: News, pool: Pool, stack: AsyncExitStack
 ) -> tuple[Host, Registry]:
     """The configured servers, and the tools of these and of the built-in ones, kept as they change."""
     changed = Changed()
     host = await stack.enter_async_context(Host(configs, on_change=changed.set))
-    registry = Registry(
-        [Calculator(), Clock(), Notes(StoredNotes(store)), *host.servers], host.limits, ArgumentChecks(pool)
-    )
+    registry = Registry([Calculator(), Clock(), Notes(notebooks), *host.servers], host.limits, ArgumentChecks(pool))
     await host.settled(TOOLS_START_S)
     await registry.refresh()
     await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news))))

@@ -143,5 +143,6 @@ def whole(session: Session) -> list[Change]:
     changes: list[Change] = [SaveSession(session)]
     if session.items:
         changes += [AddItems(session.uid, 0, tuple(session.items)), MarkTurns(session, 0)]
+    changes += [PutNote(session.uid, key, text) for key, text in session.notes.items()]
     changes += [AddLedger(session.uid, ledger.copy()) for ledger in session.ledgers.values() if ledger.items]
     return changes

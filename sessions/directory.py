@@ -24,6 +24,7 @@ from tenuto.sessions import match
 from tenuto.sessions.changes import Beside, Change, DeleteSession, PutNote, whole
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.notes import expect_room
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.rounds import completed, last_completed_turn
@@ -65,8 +66,10 @@ class Directory:
         self._implicit_ttl_s = implicit_ttl_s
         self._clock = clock
         self._live: WeakValueDictionary[Key, Session] = WeakValueDictionary()
+        self._by_uids: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        """The same, and those that are gone for as long as anybody holds them."""
         self._locks: WeakValueDictionary[Key, anyio.Lock] = WeakValueDictionary()
-        self._unsettled: dict[Key, asyncio.Future[None]] = {}
+        self._unsettled: dict[Key, set[asyncio.Future[None]]] = {}
         """Commits of which nobody knows yet whether they were kept."""
 
     @property
@@ -164,6 +167,33 @@ class Directory:
         draft.apply()
         self._used(session)
 
+    def notes(self, uid: str) -> Mapping[str, str]:
+        """The notes of a session that is at work. Raises NotFound where it is gone."""
+        return self._at_work(uid).notes
+
+    async def put_note(self, uid: str, key: str, text: str) -> None:
+        """Keep a note of a session that is at work. A draft of it may be open: notes are no part of one.
+
+        Raises:
+            NotesFull: there is no room for it.
+            NotFound and the others: as `keep` does.
+        """
+        session = self._at_work(uid)
+        async with self._lock((session.principal, session.id)):
+            self._expect_live(session)
+            expect_room(session.notes, key, text)
+            if session.stored:
+                await self._commit(session, PutNote(uid, key, text))
+            session.notes[key] = text
+            self._used(session)
+
+    def _at_work(self, uid: str) -> Session:
+        session = self._by_uids.get(uid)
+        if session is None or not session.is_kept:
+            raise NotFound("session", uid)
+        self._expect_live(session)
+        return session
+
     def _expect_live(self, session: Session) -> None:
         if self._live.get((session.principal, session.id)) is not session:
             raise NotFound("session", session.id)
@@ -200,7 +230,7 @@ class Directory:
         key = (session.principal, session.id)
         self._forget(self._live.get(key, session))  # an import may have been in the place of another
         if not outcome.done():
-            self._unsettled[key] = outcome
+            self._unsettled.setdefault(key, set()).add(outcome)
 
     async def delete(self, principal: str, id: str) -> str:
         """Delete a session with all that belongs to it, also one that cannot be read; gives its uid.
@@ -252,7 +282,7 @@ class Directory:
     def twin(
         self, session: Session, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
     ) -> Session:
-        """A copy of completed items with their tokens, without approvals; nobody finds it before it is added or held.
+        """A copy of completed items with tokens and notes, not approvals; nobody finds it before it is added or held.
 
         `at`: how many items at most (default: up to the end of the last completed turn); a round whose calls are not
         all answered is left out. Without `new_id` it is implicit where its origin is.
@@ -279,13 +309,14 @@ class Directory:
             items=session.items[:keep],
             ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
             server_tools=session.server_tools,
+            notes={**session.notes},
             trace=session.trace.copy(),
         )
         self._prolong(twin)
         return twin
 
-    async def add(self, session: Session, notes: Mapping[str, str]) -> None:
-        """Commit a session that is new, with its notes, then let it be found.
+    async def add(self, session: Session) -> None:
+        """Commit a session that is new, then let it be found.
 
         Raises:
             Conflict: there is a session of its id.
@@ -296,13 +327,13 @@ class Directory:
                 raise Conflict(f"there is a session {session.id!r} already")
             if not session.stored:
                 self._shelf.expect_room(session.principal, self._clock())
-            await self._add(session, begun(session, notes))
+            await self._add(session, whole(session))
 
     def hold(self, session: Session) -> None:
-        """Let a session be committed to that is not in the store before its first commit; `begun` has what is first."""
-        self._live[session.principal, session.id] = session
+        """Let a session be committed to that is not in the store before its first commit; `whole` has what is first."""
+        self._live[session.principal, session.id] = self._by_uids[session.uid] = session
 
-    async def install(self, session: Session, notes: Mapping[str, str]) -> str | None:
+    async def install(self, session: Session) -> str | None:
         """Keep an imported session in place of the one that has its id, even if that cannot be read; gives its uid.
 
         Raises:
@@ -313,7 +344,7 @@ class Directory:
         async with self._lock((session.principal, session.id)):
             old = await self._uid_to_replace(session)
             changes = [] if old is None else [DeleteSession(old)]
-            await self._add(session, [*changes, *begun(session, notes)])
+            await self._add(session, [*changes, *whole(session)])
             return old
 
     async def _uid_to_replace(self, session: Session) -> str | None:
@@ -358,7 +389,7 @@ class Directory:
         key = (session.principal, session.id)
         if (old := self._live.get(key)) is not None:
             self._forget(old)
-        self._live[key] = session
+        self.hold(session)
         self._used(session)
 
     async def _get(self, principal: str, id: str) -> Session | None:
@@ -370,7 +401,7 @@ class Directory:
             if session is None:
                 return None
             session.listed, session.is_kept = not session.implicit, True
-            self._live[key] = session
+            self.hold(session)
             self._shelf.put(session, self._clock())
         now = self._clock()
         if _is_over(session, now):
@@ -390,15 +421,16 @@ class Directory:
             CommitUnsettled: it is not known yet.
         """
         key = (principal, id)
-        outcome = self._unsettled.get(key)
-        if outcome is None:
+        outcomes = self._unsettled.get(key)
+        if outcomes is None:
             return
         with anyio.move_on_after(_COMMIT_S):
-            await asyncio.wait([outcome])
-        if not outcome.done():
+            await asyncio.wait(outcomes)
+        if not all(outcome.done() for outcome in outcomes):
             raise CommitUnsettled(f"the store has not answered yet what became of the last change of {key[1]!r}")
         self._unsettled.pop(key, None)
-        outcome.exception()  # whoever began it has been told that it is not known
+        for outcome in outcomes:
+            outcome.exception()  # whoever began it has been told that it is not known
 
     def _is_to_be_prolonged(self, session: Session, now: float) -> bool:
         return (
@@ -413,7 +445,7 @@ class Directory:
         session = Session(new_uid(now), principal, id, now, now, implicit=implicit, stored=stored, user=user)
         self._prolong(session)
         # Held by its maker alone before its first commit: a refused request leaves nothing behind.
-        self._live[principal, id] = session
+        self.hold(session)
         return session
 
     def _prolong(self, session: Session) -> None:
@@ -440,11 +472,6 @@ class Directory:
         if lock is None:
             lock = self._locks[key] = anyio.Lock()
         return lock
-
-
-def begun(session: Session, notes: Mapping[str, str]) -> list[Change]:
-    """The changes that keep a session which the store does not have yet."""
-    return [*whole(session), *(PutNote(session.uid, key, text) for key, text in notes.items())]
 
 
 def _is_over(session: Session, now: float) -> bool:

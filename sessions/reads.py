@@ -89,6 +89,7 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         ledgers=_ledgers(connection, uid),
         server_tools=None if tools is None else _shared(connection, TOOLS, tools).value,
         approved=frozenset(json.loads(row["approved"])),
+        notes=notes(connection, uid),
     )
     session.trace.follow(items)  # here, in a reader's thread, and not when it is first asked for
     return session
@@ -258,14 +259,6 @@ def notes(connection: Connection, scope: str) -> dict[str, str]:
     table = tables.notes
     query = select(table.c.key, table.c.text).where(table.c.scope == bindparam("of")).order_by(table.c.position)
     return {row["key"]: row["text"] for row in _all(connection, query, of=scope)}
-
-
-def note(connection: Connection, scope: str, key: str) -> str | None:
-    """One note."""
-    table = tables.notes
-    query = select(table.c.text).where(table.c.scope == bindparam("of"), table.c.key == bindparam("named"))
-    row = _one(connection, query, of=scope, named=key)
-    return row["text"] if row else None
 
 
 def candidates(

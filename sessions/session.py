@@ -1,4 +1,4 @@
-"""A session while it is in memory: its items, its ledgers, and who it belongs to."""
+"""A session while it is in memory: its items, its ledgers, its notes, and who it belongs to."""
 
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -46,6 +46,8 @@ class Session:
     server_tools: tuple[ToolSpec, ...] | None = None
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
+    notes: dict[str, str] = field(default_factory=dict)
+    """By their keys, in the order in which these were first written."""
     is_kept: bool = field(default=False, repr=False, compare=False)
     """Whether it has been committed; before that nobody finds it, however long its maker holds it."""
     listed: bool = field(default=False, repr=False, compare=False)

@@ -111,7 +111,8 @@ def _weigh(held: _Held) -> int:
     held.weight += sum(map(_item_bytes, items[held.items :]))
     held.items = len(items)
     tokens = sum(len(ledger.tokens) for ledger in held.session.ledgers.values())
-    return _SESSION_BYTES + held.weight + _TOKEN_BYTES * tokens
+    notes = sum(len(key) + len(text) for key, text in held.session.notes.items())
+    return _SESSION_BYTES + held.weight + _TOKEN_BYTES * tokens + notes
 
 
 def _item_bytes(item: Item) -> int:

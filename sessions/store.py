@@ -168,10 +168,6 @@ class Store:
         """All notes of a scope, in the order in which their keys were first written."""
         return await self._read(lambda connection: reads.notes(connection, scope))
 
-    async def note(self, scope: str, key: str) -> str | None:
-        """One note."""
-        return await self._read(lambda connection: reads.note(connection, scope, key))
-
     async def candidates(self, principal: str, user: str | None, digests: Sequence[str]) -> list[tuple[str, int]]:
         """The sessions that have the first of `digests` that any has, and how many of their items it names.
 

@@ -1,6 +1,6 @@
 """A session as one JSON document: what GET of a session gives and PUT takes. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.notes import NotesFull, expect_room
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.visible import Trace
 
@@ -59,18 +60,18 @@ _TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
 
 
 def snapshot(session: Session) -> Session:
-    """The session as it is now, whatever becomes of it meanwhile. Its items are shared, its tokens copied."""
+    """The session as it is now, whatever becomes of it meanwhile. Its items are shared, its tokens and notes copied."""
     ledgers = {name: ledger.copy() for name, ledger in session.ledgers.items()}
-    return replace(session, items=[*session.items], ledgers=ledgers, trace=Trace())
+    return replace(session, items=[*session.items], ledgers=ledgers, notes={**session.notes}, trace=Trace())
 
 
-def export(session: Session, notes: Mapping[str, str]) -> JsonObject:
+def export(session: Session) -> JsonObject:
     """The document of a session: JSON values only. Approvals and runs are not part of it."""
-    document: JsonObject = from_json(b"".join(pages(session, notes)))
+    document: JsonObject = from_json(b"".join(pages(session)))
     return document
 
 
-def pages(session: Session, notes: Mapping[str, str]) -> Iterator[bytes]:
+def pages(session: Session) -> Iterator[bytes]:
     """The JSON text of the document, in pieces of so many items that none takes long. Nobody changes the session."""
     parent = session.parent
     head = {
@@ -89,7 +90,7 @@ def pages(session: Session, notes: Mapping[str, str]) -> Iterator[bytes]:
         yield from in_pages(range(ledger.items), partial(_spans_json, ledger))
         yield b"]}"
     tools = b"null" if session.server_tools is None else _TOOLS.dump_json(list(session.server_tools))
-    yield b'],"tools":' + tools + b',"notes":' + to_json(dict(notes)) + b"}"
+    yield b'],"tools":' + tools + b',"notes":' + to_json(session.notes) + b"}"
 
 
 def in_pages(values: Sequence[T], dump: Callable[[Sequence[T]], bytes], size: int = PAGE) -> Iterator[bytes]:
@@ -106,7 +107,7 @@ def _spans_json(ledger: Ledger, items: Sequence[int]) -> bytes:
     return to_json([ledger.span(item) for item in items])
 
 
-def restore_text(text: bytes, principal: str, id: str) -> tuple[Session, dict[str, str]]:
+def restore_text(text: bytes, principal: str, id: str) -> Session:
     """The same from the document's JSON text; takes seconds for the largest."""
     try:
         document = from_json(text, allow_inf_nan=False)
@@ -115,8 +116,8 @@ def restore_text(text: bytes, principal: str, id: str) -> tuple[Session, dict[st
     return restore(document, principal, id)
 
 
-def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, str]]:
-    """A new explicit session of this principal and id from a document, and its notes.
+def restore(document: Any, principal: str, id: str) -> Session:
+    """A new explicit session of this principal and id from a document.
 
     Its ledgers are used only with a codec that has the same fingerprint.
 
@@ -149,5 +150,11 @@ def restore(document: Any, principal: str, id: str) -> tuple[Session, dict[str, 
         ledger = session.ledgers[one.fingerprint] = Ledger(one.fingerprint)
         for span in one.spans:
             ledger.append(span)
+    for key, text in read.notes.items():
+        try:
+            expect_room(session.notes, key, text)
+        except NotesFull as exc:
+            raise InvalidRequest(f"notes: {exc}", "notes") from None
+        session.notes[key] = text
     session.trace.follow(session.items)  # here, where the session is made, and not when it is first used
-    return session, read.notes
+    return session

@@ -126,7 +126,7 @@ class LoopPort(Protocol):
         Raises InvalidRequest, SessionBusy.
         """
 
-    async def keep_imported(self, session: Session, notes: Mapping[str, str]) -> tuple[Session, list[DroppedLedger]]:
+    async def keep_imported(self, session: Session) -> tuple[Session, list[DroppedLedger]]:
         """The same of what `transfer.restore` has made of a document. Raises SessionBusy."""
 
     # Tools.

@@ -1,7 +1,7 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -158,23 +158,23 @@ class Runner(LoopPort):
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are."""
         if raw:
             return await self._sessions.raw(principal.id, id)
-        return await anyio.to_thread.run_sync(transfer.export, *await self._sessions.snapshot(principal.id, id))
+        return await anyio.to_thread.run_sync(transfer.export, await self._sessions.snapshot(principal.id, id))
 
     async def export_pages(self, principal: Principal, id: str) -> Iterator[bytes]:
         """The JSON text of the same document in pieces, made as they are asked for, in any thread."""
-        return transfer.pages(*await self._sessions.snapshot(principal.id, id))
+        return transfer.pages(await self._sessions.snapshot(principal.id, id))
 
     async def import_session(
         self, principal: Principal, id: str, document: dict[str, Any]
     ) -> tuple[Session, list[DroppedLedger]]:
         """Put a session in the place of the one of that id."""
-        return await self.keep_imported(*transfer.restore(document, principal.id, id))
+        return await self.keep_imported(transfer.restore(document, principal.id, id))
 
-    async def keep_imported(self, session: Session, notes: Mapping[str, str]) -> tuple[Session, list[DroppedLedger]]:
+    async def keep_imported(self, session: Session) -> tuple[Session, list[DroppedLedger]]:
         """Put what `transfer.restore` made in the place of the session of that id."""
         codecs = [model.codec for model in self.models.list()]
         dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
-        await self._sessions.install(session, notes)
+        await self._sessions.install(session)
         return session, dropped
 
     async def list_sessions(

@@ -1,7 +1,7 @@
 """What is done with sessions and with runs that do not work, each as a command to the session's owner."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from tenuto.runtime.loop.run_states import Happening
 from tenuto.runtime.loop.runs import DUE, Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions import transfer
-from tenuto.sessions.directory import begun
+from tenuto.sessions.changes import whole
 from tenuto.sessions.match import fits
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
@@ -49,46 +49,39 @@ class Sessions:
         if not there or not fits(session.items, session.trace, turn.told, at):
             return None
         twin = self._directory.twin(session, at, implicit=True)
-        notes = await self._store.notes(session.uid)
         self._directory.hold(twin)
-        return Found(twin, begun(twin, notes))
+        return Found(twin, whole(twin))
 
     async def fork(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items, with the notes. Raises NotFound, InvalidRequest, Conflict."""
-        twin, notes = await self._owners.ask((principal, id), partial(self._twin, principal, id, at, new_id))
-        await self._owners.ask((principal, twin.id), partial(self._directory.add, twin, notes))
+        twin = await self._owners.ask((principal, id), partial(self._twin, principal, id, at, new_id))
+        await self._owners.ask((principal, twin.id), partial(self._directory.add, twin))
         return twin
 
-    async def _twin(
-        self, principal: str, id: str, at: int | None, new_id: str | None
-    ) -> tuple[Session, Mapping[str, str]]:
-        session = await self._existing(principal, id)
-        twin = self._directory.twin(session, at, new_id)
-        return twin, await self._store.notes(session.uid)
+    async def _twin(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
+        return self._directory.twin(await self._existing(principal, id), at, new_id)
 
-    async def snapshot(self, principal: str, id: str) -> tuple[Session, Mapping[str, str]]:
-        """A session as it is now, to be exported, with its notes. Raises NotFound, SessionDamaged."""
+    async def snapshot(self, principal: str, id: str) -> Session:
+        """A session as it is now, to be exported. Raises NotFound, SessionDamaged."""
         return await self._owners.ask((principal, id), partial(self._snapshot, principal, id))
 
-    async def _snapshot(self, principal: str, id: str) -> tuple[Session, Mapping[str, str]]:
-        session = await self._existing(principal, id)
-        notes = await self._store.notes(session.uid)
-        return transfer.snapshot(session), notes
+    async def _snapshot(self, principal: str, id: str) -> Session:
+        return transfer.snapshot(await self._existing(principal, id))
 
     async def raw(self, principal: str, id: str) -> dict[str, Any]:
         """All rows of a session as they are. Raises NotFound."""
         return await self._owners.ask((principal, id), partial(self._directory.raw, principal, id))
 
-    async def install(self, session: Session, notes: Mapping[str, str]) -> None:
+    async def install(self, session: Session) -> None:
         """Put a session in the place of the one of its id. Raises SessionBusy."""
-        await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))
+        await self._owners.ask((session.principal, session.id), partial(self._install, session))
 
-    async def _install(self, session: Session, notes: Mapping[str, str]) -> None:
+    async def _install(self, session: Session) -> None:
         with suppress(SessionDamaged):
             old = await self._directory.get(session.principal, session.id)
             if old is not None:
                 await self._close_unkept(old)
-        replaced = await self._directory.install(session, notes)
+        replaced = await self._directory.install(session)
         if replaced is not None:
             self._release(replaced)
 

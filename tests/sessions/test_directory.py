@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tenuto.errors import Conflict, InvalidRequest, NotFound, Overloaded, SessionBusy, StoreFailed
-from tenuto.sessions.changes import PutNote, SaveKey, SaveRun
-from tenuto.sessions.directory import Directory, begun
+from tenuto.sessions.changes import SaveKey, SaveRun, whole
+from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
@@ -275,9 +275,9 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
     origin = await kept(
         directory, "s", HI, HO, HI, ledgers={"f": ledger}, server_tools=tools, approved=frozenset({"t"}), user="u"
     )
-    await store.commit(PutNote(origin.uid, "k", "v"))
+    await directory.put_note(origin.uid, "k", "v")
     fork = directory.twin(origin, None, "twin")
-    await directory.add(fork, await store.notes(origin.uid))
+    await directory.add(fork)
     assert fork == replace(
         origin,
         uid=fork.uid,
@@ -296,9 +296,9 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
 
 
 async def fork(directory: Directory, session: Session, at: int | None = None, new_id: str | None = None) -> Session:
-    """A fork as the owners of both sessions make it, without notes."""
+    """A fork as the owners of both sessions make it."""
     twin = directory.twin(session, at, new_id)
-    await directory.add(twin, {})
+    await directory.add(twin)
     return twin
 
 
@@ -354,8 +354,8 @@ async def test_a_fork_that_cannot_be_is_refused(directory: Directory) -> None:
 
 async def test_an_import_replaces_the_session_of_its_id(directory: Directory, store: Store) -> None:
     old = await kept(directory, "s", HI)
-    new = replace(old, uid="new", items=[HO])
-    await directory.install(new, {"b": "1", "a": "2"})
+    new = replace(old, uid="new", items=[HO], notes={"b": "1", "a": "2"})
+    await directory.install(new)
     assert await directory.get("alice", "s") is new
     assert await store.session("alice", "s") == new
     assert list((await store.notes("new")).items()) == [("b", "1"), ("a", "2")]
@@ -366,7 +366,7 @@ async def test_an_import_replaces_the_session_of_its_id(directory: Directory, st
 async def test_an_import_waits_for_nobody(directory: Directory) -> None:
     old = await kept(directory, "s", HI, open_run="r")
     with pytest.raises(SessionBusy):
-        await directory.install(replace(old, uid="new", open_run=None), {})
+        await directory.install(replace(old, uid="new", open_run=None))
     assert await directory.get("alice", "s") is old
 
 
@@ -408,12 +408,12 @@ async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(dir
 
 async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directory, store: Store) -> None:
     origin = await kept(directory, "s", HI, HO, UserItem("and?"))
-    await store.commit(PutNote(origin.uid, "k", "v"))
+    await directory.put_note(origin.uid, "k", "v")
     branch = directory.twin(origin, 2, implicit=True)
     directory.hold(branch)
     assert (branch.items, branch.implicit, branch.parent) == ([HI, HO], True, Parent(origin.uid, 2))
     assert await store.session_by_uid(branch.uid) is None
-    await directory.keep(Draft(branch, *begun(branch, await store.notes(origin.uid))))
+    await directory.keep(Draft(branch, *whole(branch)))
     assert await store.session_by_uid(branch.uid) == branch
     assert await store.notes(branch.uid) == {"k": "v"}
 

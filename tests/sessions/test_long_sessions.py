@@ -72,7 +72,7 @@ async def test_a_fork_of_a_long_session_is_kept_beside_the_event_loop(
     origin = await long_session(directory, "s")
     with on_the_loop(monkeypatch) as counts:
         twin = directory.twin(origin, new_id="t")
-        await directory.add(twin, {})
+        await directory.add(twin)
         origin.ledgers["f"].cut(0)
     assert counts.total() <= FEW, counts
     again = await Directory(store).get("alice", "t")
@@ -96,27 +96,26 @@ async def test_what_follows_a_long_history_is_found_by_its_turns(store: Store) -
 
 
 def test_a_long_session_is_exported_in_pages_of_few_items_each() -> None:
-    session = Session("u", "alice", "s", 1.0, 2.0, items=[*HISTORY], parent=Parent("p", 3))
+    session = Session("u", "alice", "s", 1.0, 2.0, items=[*HISTORY], parent=Parent("p", 3), notes={"k": "a note"})
     for name in ("f", "g"):
         session.ledgers[name] = Ledger(name)
         for n in range(LONG):
             session.ledgers[name].append((n, n + 1))
-    pages = list(transfer.pages(session, {"k": "a note"}))
+    pages = list(transfer.pages(session))
     assert max(page.count(b'"kind":') for page in pages) <= transfer.PAGE
     assert max(page.count(b"[") for page in pages) <= transfer.PAGE + 1
-    again, notes = transfer.restore_text(b"".join(pages), "alice", "s")
+    again = transfer.restore_text(b"".join(pages), "alice", "s")
     assert replace(again, uid="u") == session
-    assert notes == {"k": "a note"}
 
 
 async def test_what_happens_to_a_session_while_it_is_exported_is_not_in_its_document(store: Store) -> None:
     session = await long_session(Directory(store), "s")
-    pages = transfer.pages(transfer.snapshot(session), {})
+    pages = transfer.pages(transfer.snapshot(session))
     begin = next(pages)
     draft = Draft(session)
     draft.cut(1)
     draft.apply()
-    again, _ = transfer.restore_text(begin + b"".join(pages), "alice", "s")
+    again = transfer.restore_text(begin + b"".join(pages), "alice", "s")
     assert again.items == HISTORY
     assert again.ledgers["f"].items == LONG
 

@@ -121,6 +121,21 @@ async def test_a_session_is_read_again_after_a_commit_that_was_lost(store: Store
 
 
 @pytest.mark.parametrize("kept", [True, False])
+async def test_a_note_is_there_or_not_after_a_commit_that_was_lost(store: Store, line: Line, kept: bool) -> None:
+    await session_in(store)
+    directory = Directory(store)
+    session = await directory.get("alice", "s")
+    assert session is not None
+    line.breaks = kept
+    with pytest.raises(CommitUnsettled):
+        await directory.put_note("u", "k", "x")
+    assert session.notes == {}
+    again = await directory.get("alice", "s")
+    assert again is not None
+    assert again.notes == ({"k": "x"} if kept else {})
+
+
+@pytest.mark.parametrize("kept", [True, False])
 async def test_a_session_is_there_or_not_after_a_delete_that_was_lost(store: Store, line: Line, kept: bool) -> None:
     await session_in(store)
     directory = Directory(store)
@@ -143,7 +158,7 @@ async def test_an_import_that_was_lost_is_in_the_place_of_the_other_or_not(
     assert held is not None
     line.breaks = kept
     with pytest.raises(CommitUnsettled):
-        await directory.install(Session("v", "alice", "s", 1.0, 2.0, items=[HO]), {})
+        await directory.install(Session("v", "alice", "s", 1.0, 2.0, items=[HO]))
     found = await directory.get("alice", "s")
     assert found is not None
     assert found.uid == ("v" if kept else "u")

@@ -19,13 +19,10 @@ KNOWN = [
 class NoNotes:
     """Keeps nothing."""
 
-    async def put(self, scope: str, key: str, text: str) -> None: ...
+    async def notes(self, principal: str, session: str | None) -> dict[str, str]:
+        return {}
 
-    async def get(self, scope: str, key: str) -> str | None:
-        return None
-
-    async def keys(self, scope: str) -> list[str]:
-        return []
+    async def put(self, principal: str, session: str | None, key: str, text: str) -> None: ...
 
 
 def schema(fields: list[str]) -> dict[str, Any]:

@@ -1,7 +1,11 @@
 """Notes belong to a session, or to a principal outside of sessions, and their number and size are bounded."""
 
+from collections import defaultdict
+
+from tenuto.errors import NotFound
+from tenuto.sessions.notes import MOST_NOTES, expect_room
 from tenuto.tools.builtin import Notes
-from tenuto.tools.builtin.notes import MAX_KEY_CHARACTERS, MAX_NOTES, MAX_TEXT_CHARACTERS
+from tenuto.tools.builtin.notes import MAX_KEY_CHARACTERS, MAX_TEXT_CHARACTERS
 from tenuto.tools.spec import CallContext, ToolResult
 
 
@@ -9,16 +13,15 @@ class MemoryKeeper:
     """Keeps notes for as long as the test lasts."""
 
     def __init__(self) -> None:
-        self.notes: dict[str, dict[str, str]] = {}
+        self.books: dict[str, dict[str, str]] = defaultdict(dict)
 
-    async def put(self, scope: str, key: str, text: str) -> None:
-        self.notes.setdefault(scope, {})[key] = text
+    async def notes(self, principal: str, session: str | None) -> dict[str, str]:
+        return self.books[session or f"principal:{principal}"]
 
-    async def get(self, scope: str, key: str) -> str | None:
-        return self.notes.get(scope, {}).get(key)
-
-    async def keys(self, scope: str) -> list[str]:
-        return list(self.notes.get(scope, {}))
+    async def put(self, principal: str, session: str | None, key: str, text: str) -> None:
+        book = await self.notes(principal, session)
+        expect_room(book, key, text)
+        book[key] = text
 
 
 def context(session: str | None = "s1", principal: str = "ann") -> CallContext:
@@ -74,12 +77,39 @@ async def test_keys_texts_and_their_number_are_bounded() -> None:
     for key in ("", "  ", "two\nlines", "k" * (MAX_KEY_CHARACTERS + 1)):
         assert (await put(notes, key, "text")).is_error
     assert (await put(notes, "k", "t" * (MAX_TEXT_CHARACTERS + 1))).is_error
-    for number in range(MAX_NOTES):
+    for number in range(MOST_NOTES):
         assert not (await put(notes, str(number), "text")).is_error
     full = await put(notes, "one more", "text")
     assert full.is_error
     assert "200 notes" in full.text
     assert await put(notes, "0", "replaced") == ToolResult("saved")
+
+
+async def test_notes_that_are_too_many_bytes_already_may_be_shortened() -> None:
+    keeper = MemoryKeeper()
+    keeper.books["s1"] = {str(number): "t" * MAX_TEXT_CHARACTERS for number in range(60)}
+    notes = Notes(keeper)
+    refused = await put(notes, "one more", "text")
+    assert refused.is_error
+    assert "make this one or another shorter" in refused.text
+    assert await put(notes, "0", "short") == ToolResult("saved")
+
+
+async def test_a_keeper_that_fails_says_so_in_words() -> None:
+    class Gone(MemoryKeeper):
+        async def notes(self, principal: str, session: str | None) -> dict[str, str]:
+            raise NotFound("session", session or principal)
+
+    notes = Notes(Gone())
+    for name in ("put", "get", "list"):
+        result = await notes.call(name, {"key": "k", "text": "t"}, context("s"))
+        assert result == ToolResult("Error: there is no session 's'", is_error=True)
+
+
+async def test_half_a_character_is_a_question_mark() -> None:
+    notes = Notes(MemoryKeeper())
+    assert await put(notes, "k\ud800", "a\udfff") == ToolResult("saved")
+    assert await get(notes, "k\ud800") == await get(notes, "k?") == ToolResult("a?")
 
 
 async def test_what_may_be_repeated_is_annotated() -> None:

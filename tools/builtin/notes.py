@@ -1,27 +1,25 @@
 """Notes that a model keeps for itself: a few texts by key, for one session or else for one principal."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from tenuto.errors import TenutoError
+from tenuto.sessions.notes import NotesFull
 from tenuto.tools.builtin.answers import READ_ONLY, failure, no_such_tool, tool
 from tenuto.tools.spec import Annotations, CallContext, Tool, ToolResult
 
 MAX_KEY_CHARACTERS = 100
 MAX_TEXT_CHARACTERS = 20_000
-MAX_NOTES = 200
-"""Per scope."""
 
 
 class NotesKeeper(Protocol):
-    """Where notes are kept. A scope is a session's uid, or `principal:` and the principal's name."""
+    """Where notes are kept: those of a session, by its uid, or of a principal where there is no session."""
 
-    async def put(self, scope: str, key: str, text: str) -> None:
-        """Keep the text under the key; what stood there is replaced."""
+    async def notes(self, principal: str, session: str | None) -> Mapping[str, str]:
+        """All of them, in the order of their first put."""
 
-    async def get(self, scope: str, key: str) -> str | None:
-        """The text, or None where there is none."""
-
-    async def keys(self, scope: str) -> list[str]:
-        """All keys of the scope, in the order of their first put."""
+    async def put(self, principal: str, session: str | None, key: str, text: str) -> None:
+        """Keep the text under the key; what stood there is replaced. Raises NotesFull."""
 
 
 class Notes:
@@ -44,35 +42,38 @@ class Notes:
 
     async def call(self, name: str, arguments: dict[str, Any], context: CallContext) -> ToolResult:
         """Work on the notes of the caller's session, or of the principal where there is no session."""
-        scope = context.session or f"principal:{context.principal}"
-        match name:
-            case "put":
-                return await self._put(scope, arguments["key"].strip(), arguments["text"])
-            case "get":
-                return await self._get(scope, arguments["key"].strip())
-            case "list":
-                return ToolResult(_listing(await self._keeper.keys(scope)))
+        try:
+            match name:
+                case "put":
+                    return await self._put(context, arguments["key"].strip(), arguments["text"])
+                case "get":
+                    return await self._get(context, arguments["key"].strip())
+                case "list":
+                    return ToolResult(_listing(await self._keeper.notes(context.principal, context.session)))
+        except (NotesFull, TenutoError) as error:  # a session that is gone, a store that fails: the model reads why
+            return failure(str(error))
         return no_such_tool(self.name, name, self._tools)
 
-    async def _put(self, scope: str, key: str, text: str) -> ToolResult:
+    async def _put(self, context: CallContext, key: str, text: str) -> ToolResult:
         if not key or "\n" in key or len(key) > MAX_KEY_CHARACTERS:
             return failure(f"a note's key is one line of 1 to {MAX_KEY_CHARACTERS} characters")
         if len(text) > MAX_TEXT_CHARACTERS:
             return failure(f"the text has {len(text)} characters; a note takes {MAX_TEXT_CHARACTERS}")
-        keys = await self._keeper.keys(scope)
-        if key not in keys and len(keys) >= MAX_NOTES:
-            return failure(f"there are {MAX_NOTES} notes already; put a new text under one of their keys")
-        await self._keeper.put(scope, key, text)
+        await self._keeper.put(context.principal, context.session, _encodable(key), _encodable(text))
         return ToolResult("saved")
 
-    async def _get(self, scope: str, key: str) -> ToolResult:
-        text = await self._keeper.get(scope, key)
-        if text is not None:
-            return ToolResult(text)
-        keys = await self._keeper.keys(scope)
-        known = f"the notes are {_listing(keys)}" if keys else "there are no notes"
+    async def _get(self, context: CallContext, key: str) -> ToolResult:
+        notes = await self._keeper.notes(context.principal, context.session)
+        if _encodable(key) in notes:
+            return ToolResult(notes[_encodable(key)])
+        known = f"the notes are {_listing(notes)}" if notes else "there are no notes"
         return failure(f"there is no note {key[:MAX_KEY_CHARACTERS]!r}; {known}")
 
 
-def _listing(keys: list[str]) -> str:
+def _encodable(text: str) -> str:
+    """The text as UTF-8 can say it: half a character, which JSON can spell, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _listing(keys: Iterable[str]) -> str:
     return ", ".join(keys) or "no notes"

@@ -28,7 +28,7 @@ from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes, Sharing
 from tenuto.runtime.metrics import Metrics
-from tenuto.runtime.notes import StoredNotes
+from tenuto.runtime.notes import Notebooks
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.principal import Principal
@@ -123,7 +123,7 @@ class Process:
         self.directory = Directory(self.store, clock=self.clock)
         servers: dict[str, ToolServer] = {
             "calculator": Calculator(),
-            "notes": Notes(StoredNotes(self.store)),
+            "notes": Notes(Notebooks(self.directory, self.store)),
             **vars(self.tools),
         }
         self.registry = Registry([servers[name] for name in setup.servers], setup.limits)

@@ -114,8 +114,8 @@ MUTATIONS = (
         (
             Edit(
                 SESSIONS,
-                "await self._owners.ask((session.principal, session.id), partial(self._install, session, notes))",
-                "await self._install(session, notes)",
+                "await self._owners.ask((session.principal, session.id), partial(self._install, session))",
+                "await self._install(session)",
             ),
             Edit(
                 SESSIONS,
