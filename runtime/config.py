@@ -132,7 +132,9 @@ class Settings(BaseSettings):
     )
     allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
     allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
-    max_body_bytes: ByteSize = Field(ByteSize(16 << 20), gt=0, description="Largest request body.")
+    max_body_bytes: ByteSize = Field(
+        ByteSize(16 << 20), gt=0, description="Largest request body; 16 of them may arrive at a time."
+    )
     max_head_bytes: ByteSize = Field(ByteSize(64 << 10), gt=0, description="Largest request head.")
     max_connections: int = Field(1024, ge=1, description="Connections at a time; more are refused.")
     arrival_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request.")

@@ -39,7 +39,8 @@ async def read_body(request: Request) -> bytes:
             f"a body with Content-Encoding {encoding!r} is not read; send it plain", "Content-Encoding"
         )
     try:
-        return await request.body()
+        # Not `request.body()`, which keeps it for as long as the answer's stream goes on.
+        return b"".join([piece async for piece in request.stream()])
     except ClientDisconnect:
         raise ClientGone from None
 

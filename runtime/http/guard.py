@@ -1,4 +1,4 @@
-"""What no request may do, whoever sends it: foreign hosts and origins, bodies too large, too slow, not JSON. Pure ASGI.
+"""What no request may do, whoever sends it: foreign hosts and origins, bodies too large or not JSON. Pure ASGI.
 
 A browser lets any web page send requests to this machine, and DNS rebinding lets the page read the answers. So the
 Host must be one of ours, an Origin must be known, and there are no CORS headers.
@@ -8,12 +8,12 @@ import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-import anyio
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
 from tenuto.runtime.addresses import is_loopback
+from tenuto.runtime.http.arrival import Arrival, Bodies
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 
 ANY = "*"
@@ -44,7 +44,7 @@ class Guard:
         self._app = app
         self._hosts = frozenset(host_name(host) or host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
-        self._max_body_bytes, self._arrival_s = max_body_bytes, arrival_s
+        self._bodies = Bodies(max_body_bytes, arrival_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it with what is wrong.
@@ -58,7 +58,7 @@ class Guard:
             await refuse(exc, scope, receive, send, close=True)
             return
         if has_body:
-            await _Body(self._max_body_bytes, self._arrival_s, scope, receive, send).run(self._app)
+            await Arrival(self._bodies, scope, receive, send).run(self._app)
         else:
             await self._app(scope, receive, send)
 
@@ -77,8 +77,8 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             raise InvalidRequest(f"Content-Length {length!r} is no number", "Content-Length")
-        if int(length) > self._max_body_bytes:
-            raise BodyTooLarge(self._max_body_bytes)
+        if int(length) > self._bodies.max_body_bytes:
+            raise BodyTooLarge(self._bodies.max_body_bytes)
         has_body = int(length) > 0 or "transfer-encoding" in headers
         if has_body and method in _WITH_BODY:
             _check_type(headers.get("content-type", ""))
@@ -112,47 +112,3 @@ def _check_type(content_type: str) -> None:
     """A page can send a form or plain text to anywhere without asking first; JSON it cannot."""
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise InvalidRequest(f"a body must have Content-Type application/json, not {content_type!r}", "Content-Type")
-
-
-class _Body:
-    """One request whose body is counted and timed while it is read; what is wrong with it is the answer, whatever
-    the app does."""
-
-    def __init__(self, limit: int, arrival_s: float, scope: Scope, receive: Receive, send: Send) -> None:
-        self._limit, self._arrival_s = limit, arrival_s
-        self._scope, self._receive, self._send = scope, receive, send
-        self._deadline = anyio.current_time() + arrival_s
-        self._read = 0
-        self._whole = self._started = False
-        self._wrong: TenutoError | None = None
-
-    async def run(self, app: ASGIApp) -> None:
-        try:
-            await app(self._scope, self._next, self._pass)
-        except Exception:
-            if self._wrong is None or self._started:
-                raise
-        if self._wrong is not None and not self._started:
-            await refuse(self._wrong, self._scope, self._receive, self._send, close=True)
-
-    async def _next(self) -> Message:
-        if self._whole:
-            return await self._receive()
-        with anyio.CancelScope(deadline=self._deadline) as limit:
-            message = await self._receive()
-        if limit.cancelled_caught:
-            raise self._refused(InvalidRequest(f"the body did not arrive within {self._arrival_s:g} s"))
-        self._whole = not message.get("more_body", False)
-        self._read += len(message.get("body", b""))
-        if self._read > self._limit:
-            raise self._refused(BodyTooLarge(self._limit))
-        return message
-
-    def _refused(self, wrong: TenutoError) -> TenutoError:
-        self._wrong = wrong
-        return wrong
-
-    async def _pass(self, message: Message) -> None:
-        if self._wrong is None or self._started:
-            self._started = True
-            await self._send(message)
