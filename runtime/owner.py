@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from tenuto.errors import ToolFailed
+from tenuto.errors import ServerUnreachable
 from tenuto.sessions.lock import Owner, read_owner
 
 LOG_NAME = "serve.log"
@@ -32,14 +32,14 @@ class Home:
 
         Raises:
             ConfigurationError: the data folder cannot be used.
-            ToolFailed: a server could not be started, or was not ready in time.
+            ServerUnreachable: a server could not be started, or was not ready in time.
         """
         owner = read_owner(self._data_dir)
         if owner is not None and owner.url is not None:
             return owner
         with anyio.move_on_after(self._start_s):
             return await self._started()
-        raise ToolFailed(f"the server was not ready within {self._start_s:g} s; {self._log_hint()}", may_have_run=False)
+        raise ServerUnreachable(f"the server was not ready within {self._start_s:g} s; {self._log_hint()}")
 
     async def _started(self) -> Owner:
         """Wait for an owner. Others may start one at the same time: all but one of those give up."""
@@ -59,7 +59,7 @@ class Home:
             self._child = self._start()
         elif self._child.poll() is not None:
             code, self._child = self._child.returncode, None
-            raise ToolFailed(f"the server ended with code {code}; {self._log_hint()}", may_have_run=False)
+            raise ServerUnreachable(f"the server ended with code {code}; {self._log_hint()}")
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -266,6 +266,15 @@ class ToolFailed(TenutoError):
         self.may_have_run = may_have_run
 
 
+class ServerUnreachable(TenutoError):
+    """A server whose client we are is not there, or went away: an MCP server, or the owner of a data folder.
+
+    Of an MCP server it says that the call has not reached it; one that may have run is a `ToolFailed`.
+    """
+
+    code = "server_unreachable"
+
+
 class ModelLoadFailed(TenutoError):
     """A model cannot be loaded: the file is missing, broken, or needs what is not installed."""
 

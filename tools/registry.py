@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 
-from tenuto.errors import ConfigurationError, TenutoError, ToolFailed
+from tenuto.errors import ConfigurationError, ServerUnreachable, TenutoError, ToolFailed
 from tenuto.sessions.items import ToolSpec
 from tenuto.tools.gate import Gate
 from tenuto.tools.names import exported_name
@@ -114,6 +114,7 @@ class Registry:
         A name that is not known and arguments that do not fit are error results, for the model to read and mend.
 
         Raises:
+            ServerUnreachable: its server is not there; nothing has run.
             ToolFailed: it could not be called, or did not answer in time; `may_have_run` tells which.
         """
         found = self._seen.get(name)
@@ -138,7 +139,7 @@ class Registry:
     async def _ask(self, found: Exported, arguments: dict[str, Any], context: CallContext) -> ToolResult:
         try:
             return await self._servers[found.server].call(found.tool.spec.name, arguments, context)
-        except ToolFailed:
+        except (ToolFailed, ServerUnreachable):
             raise
         except Exception as exc:
             _logger.exception("the tool %s failed", found.name)

@@ -81,5 +81,6 @@ class ToolServer(Protocol):
         """Call one of them by its own name. Arguments have been validated.
 
         Raises:
+            ServerUnreachable: its server is not there; nothing has run.
             ToolFailed: it could not be called, or did not answer in time.
         """

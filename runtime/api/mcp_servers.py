@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.query import number
-from tenuto.runtime.http.shape import Shape
+from tenuto.runtime.schema.mcp_servers import McpServerAnswer, McpServersAnswer, server_answer
 from tenuto.tools.host import ServerState
 from tenuto.tools.registry import Registry
 
@@ -29,29 +28,6 @@ class Source(Protocol):
     @property
     def stderr(self) -> Sequence[str]:
         """Its last lines, without secrets."""
-
-
-class McpServerAnswer(Shape):
-    """A configured MCP server."""
-
-    id: str
-    object: Literal["mcp.server"]
-    status: str
-    reason: str | None
-    transport: str
-    protocol: str | None
-    era: str | None
-    tools: list[str] = Field(description="Those that it lists, under the names that models see.")
-    restarts: int
-    last_error: str | None
-    stderr: list[str] = Field(description="The last lines that it wrote, without secrets; none but for an admin's key.")
-
-
-class McpServersAnswer(Shape):
-    """All configured MCP servers."""
-
-    object: Literal["list"]
-    data: list[McpServerAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +53,4 @@ class McpServersApi:
 
 
 def _answer(server: Source, tools: list[str], lines: int) -> McpServerAnswer:
-    state = server.state
-    return McpServerAnswer(
-        id=state.name,
-        object="mcp.server",
-        status=state.status.value,
-        reason=state.reason or None,
-        transport=state.transport,
-        protocol=state.protocol,
-        era=state.era,
-        tools=tools,
-        restarts=state.restarts,
-        last_error=state.last_error or None,
-        stderr=list(server.stderr[-lines:]) if lines else [],
-    )
+    return server_answer(server.state, tools, server.stderr[-lines:] if lines else ())

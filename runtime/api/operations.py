@@ -11,11 +11,11 @@ from tenuto.errors import (
 )
 from tenuto.runtime.api.approvals import Decision
 from tenuto.runtime.api.health import StatusAnswer
-from tenuto.runtime.api.mcp_servers import McpServersAnswer
 from tenuto.runtime.api.sessions import Fork
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.runtime.schema.events import EVENTS as EVENT_FORMS
 from tenuto.runtime.schema.events import VERSION
+from tenuto.runtime.schema.mcp_servers import McpServersAnswer
 from tenuto.runtime.schema.models import ModelAnswer, ModelsAnswer
 from tenuto.runtime.schema.runs import RunAnswer
 from tenuto.runtime.schema.sessions import DeletedAnswer, ImportedAnswer, SessionAnswer, SessionsAnswer

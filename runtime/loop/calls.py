@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from tenuto.errors import ToolFailed
+from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.events import ToolCalling, ToolReturned
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
@@ -98,7 +98,7 @@ class CallRunner:
         left = max(self.deadline - anyio.current_time(), 0.0)
         try:
             return await self.registry.call(call.name, arguments, context, timeout=left)
-        except ToolFailed as error:
+        except (ToolFailed, ServerUnreachable) as error:
             return ToolResult(f"Error: {error}", is_error=True)
         except Exception:  # a tool with a bug is one that failed: the others and the run go on
             log.exception("the call of %s failed inside", call.name)

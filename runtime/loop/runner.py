@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import anyio
 
-from tenuto.errors import ToolFailed
+from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.decisions import Decision
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
@@ -206,7 +206,7 @@ class Runner(LoopPort):
         context = CallContext(principal.id, None, None, f"call_{uuid4().hex[:24]}", progress)
         try:
             return await self.registry.call(name, arguments, context)
-        except ToolFailed as error:
+        except (ToolFailed, ServerUnreachable) as error:
             return ToolResult(f"Error: {error}", is_error=True)
 
     # Housekeeping.

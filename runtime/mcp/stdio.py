@@ -24,7 +24,7 @@ from mcp.types.version import LATEST_PROTOCOL_VERSION
 from pydantic import ValidationError
 
 from tenuto import __version__
-from tenuto.errors import TenutoError, ToolFailed
+from tenuto.errors import ServerUnreachable, TenutoError
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.relay import Relay
 from tenuto.runtime.owner import Home
@@ -242,7 +242,7 @@ class _Upstream:
                 await connection.closing.wait()
         except Exception as exc:
             if connection is None:
-                raise ToolFailed(f"the server at {owner.url} cannot be reached", may_have_run=False) from exc
+                raise ServerUnreachable(f"the server at {owner.url} cannot be reached") from exc
             logger.info("the connection to %s broke", owner.url, exc_info=True)
         finally:
             if connection is not None:

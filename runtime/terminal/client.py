@@ -11,7 +11,7 @@ from urllib.parse import quote
 import anyio
 import httpx2
 
-from tenuto.errors import InvalidRequest, TenutoError, ToolFailed, Unauthenticated
+from tenuto.errors import InvalidRequest, ServerUnreachable, TenutoError, Unauthenticated
 from tenuto.runtime.owner import Home
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
@@ -38,7 +38,7 @@ class Refused(TenutoError):
 class Remote:
     """A client of one server. With a `home`, who owns it is looked up before every request: it may be a new one.
 
-    Raises, in every method: `Refused` where the server says no, `ToolFailed` where it cannot be reached.
+    Raises, in every method: `Refused` where the server says no, `ServerUnreachable` where it cannot be reached.
     """
 
     def __init__(self, home: Home | None, url: str | None = None, api_key: str | None = None) -> None:
@@ -157,7 +157,5 @@ def _refusal(response: httpx2.Response) -> TenutoError:
     return Refused(message, response.status_code, kind, error)
 
 
-def _unreachable(url: str, exc: Exception) -> ToolFailed:
-    return ToolFailed(
-        f"the server at {url} cannot be reached or went away ({str(exc) or type(exc).__name__})", may_have_run=True
-    )
+def _unreachable(url: str, exc: Exception) -> ServerUnreachable:
+    return ServerUnreachable(f"the server at {url} cannot be reached or went away ({str(exc) or type(exc).__name__})")

@@ -5,14 +5,24 @@ from pathlib import Path
 from typing import Any
 
 from tenuto.errors import ConfigurationError
+from tenuto.runtime.schema.mcp_servers import server_answer
 from tenuto.runtime.terminal.client import Refused, Remote, is_missing
 from tenuto.runtime.terminal.report import Section
-from tenuto.tools.host import Host
+from tenuto.tools.host import Failure, Host, Status
 from tenuto.tools.host.server import McpServer
 from tenuto.tools.mcp_config import ServerConfig, StdioTarget, read_mcp_config
 
 SETTLE_S = 30.0
 STDERR_LINES = 10
+
+_ADVICE = {
+    Failure.NO_PROGRAM: "install {command}, or correct `command`",
+    Failure.NOT_EXECUTABLE: "make {command} executable for this user",
+    Failure.UNAUTHORIZED: "correct the token in `headers` or `env`",
+    Failure.NO_ENDPOINT: "correct `url`: it must be the server's MCP endpoint, often ending in /mcp or /sse",
+    Failure.UNREACHABLE: "start that server, or correct `url`",
+    Failure.TIMED_OUT: "see why it starts slowly, or give it more `startTimeout`",
+}
 
 
 def served(remote: Remote) -> list[Section] | None:
@@ -40,36 +50,23 @@ async def connected(path: Path) -> list[Section]:
 
 
 async def _facts(server: McpServer) -> dict[str, Any]:
-    state = server.state
-    return {
-        "id": state.name,
-        "status": state.status.value,
-        "reason": state.reason or None,
-        "transport": state.transport,
-        "protocol": state.protocol,
-        "era": state.era,
-        "tools": [tool.spec.name for tool in await server.list()],
-        "restarts": state.restarts,
-        "last_error": state.last_error or None,
-        "stderr": list(server.stderr[-STDERR_LINES:]),
-    }
+    tools = [tool.spec.name for tool in await server.list()]
+    return server_answer(server.state, tools, server.stderr[-STDERR_LINES:]).model_dump(mode="json")
 
 
 def _section(facts: Mapping[str, Any], config: ServerConfig | None) -> Section:
     section = Section(f"MCP server {facts['id']}")
     section.facts["state"] = facts["status"]
     section.facts["transport"] = facts["transport"]
-    if facts["status"] == "ready":
+    if facts["status"] == Status.READY:
         section.facts["protocol"] = f"{facts['protocol']} ({facts['era']})"
-    if facts["status"] in ("ready", "waiting", "starting"):
+    if facts["status"] in (Status.READY, Status.WAITING, Status.STARTING):
         section.facts["tools"] = _tools(facts["tools"])
     if facts["restarts"]:
         section.facts["restarts"] = facts["restarts"]
-    if facts["status"] in ("waiting", "starting", "stopped"):
+    if facts["status"] in (Status.WAITING, Status.STARTING, Status.STOPPED):
         reason = facts["reason"] or f"it was not ready within {SETTLE_S:g} s"
-        if "connection closed" in reason.lower():
-            reason = f"it ended before it was ready ({reason})"
-        section.wrong(reason, remedy(reason, facts["stderr"], config))
+        section.wrong(reason, remedy(_failure(facts), facts["stderr"], config))
         section.lines = list(facts["stderr"])
     elif facts["last_error"]:
         section.wrong(f"it failed before: {facts['last_error']}", "see its own log if it happens often", broken=False)
@@ -77,31 +74,34 @@ def _section(facts: Mapping[str, Any], config: ServerConfig | None) -> Section:
     return section
 
 
-def remedy(reason: str, stderr: Sequence[str], config: ServerConfig | None) -> str:
+def remedy(failure: Failure, stderr: Sequence[str], config: ServerConfig | None) -> str:
     """What to do about a server that does not come up, from what is known."""
-    said = f"{reason}\n" + "\n".join(stderr)
-    lower = said.lower()
     target = None if config is None else config.target
     command = f"`{target.command}`" if isinstance(target, StdioTarget) else "its command"
-    cases = (
-        (("no such file", "not found on", "cannot be started", "enoent"), f"install {command}, or correct `command`"),
-        (("modulenotfounderror", "no module named"), f"install the missing Python module where {command} runs"),
-        (("cannot find module", "npm err"), "install the npm package that `args` names, or correct its name"),
-        (("permission denied",), f"make {command} executable for this user"),
-        (("401", "403", "unauthorized", "forbidden"), "correct the token in `headers` or `env`"),
-        (("404", "405"), "correct `url`: it must be the server's MCP endpoint, often ending in /mcp or /sse"),
-        (
-            ("connection refused", "connect to", "connection attempts failed", "name or service"),
-            "start that server, or correct `url`",
-        ),
-        (("not ready within", "timed out", "timeout"), "see why it starts slowly, or give it more `startTimeout`"),
-    )
-    for signs, advice in cases:
-        if any(sign in lower for sign in signs):
-            return f"{advice} in the MCP configuration" if "`" in advice and config is None else advice
+    advice = _missing_package(stderr, command) or _ADVICE.get(failure, "").format(command=command)
+    if advice:
+        return f"{advice} in the MCP configuration" if "`" in advice and config is None else advice
     if stderr:
         return f"its last lines above say why; run {command} by hand to see more"
     return f"run {command} by hand with the same arguments and see what it says"
+
+
+def _missing_package(stderr: Sequence[str], command: str) -> str:
+    """What interpreters write when the program that they are to run is not installed; nothing else tells of it."""
+    said = "\n".join(stderr)
+    if "No module named" in said:
+        return f"install the missing Python module where {command} runs"
+    if "Cannot find module" in said or "npm ERR" in said or "npm error" in said:
+        return "install the npm package that `args` names, or correct its name"
+    return ""
+
+
+def _failure(facts: Mapping[str, Any]) -> Failure:
+    """As the server tells; one that is still starting is late, and one of another version may know other kinds."""
+    if facts["status"] == Status.STARTING:
+        return Failure.TIMED_OUT
+    told = facts.get("failure")
+    return Failure(told) if told in set(Failure) else Failure.OTHER
 
 
 def _tools(names: Sequence[str]) -> str:

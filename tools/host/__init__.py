@@ -3,6 +3,6 @@
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.host import Host
 from tenuto.tools.host.server import McpServer
-from tenuto.tools.host.state import ServerState, Status
+from tenuto.tools.host.state import Failure, ServerState, Status
 
-__all__ = ["ClientCallbacks", "Host", "McpServer", "ServerState", "Status"]
+__all__ = ["ClientCallbacks", "Failure", "Host", "McpServer", "ServerState", "Status"]

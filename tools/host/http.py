@@ -10,11 +10,20 @@ import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCRequest
 
 from tenuto.tools.host.http_client import Wire, words
-from tenuto.tools.host.mending import mend_listing
-from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, lost, unsent, unsent_reason
+from tenuto.tools.host.transport import (
+    MAX_MESSAGE_BYTES,
+    Fate,
+    Incoming,
+    Streams,
+    lost,
+    marked,
+    received,
+    unsent,
+    unsent_reason,
+)
 from tenuto.tools.mcp_config import HttpTarget
 
 _POSTS = 64
@@ -63,16 +72,14 @@ class HttpTransport:
             finally:
                 tasks.cancel_scope.cancel()
 
-    def _looked_at(self, message: Incoming) -> Incoming:
+    @staticmethod
+    def _looked_at(message: Incoming) -> Incoming:
         if isinstance(message, Exception):
             return message
-        if isinstance(message.message, JSONRPCResponse):
-            mend_listing(message.message.result)
-        elif isinstance(message.message, JSONRPCError) and message.message.id in self._wire.forgotten:
-            self._wire.forgotten.discard(message.message.id)
-            if "session" in message.message.error.message.lower():
-                return SessionMessage(unsent(message.message.id, "the server has forgotten the session"))
-        return message
+        if isinstance(message.message, JSONRPCError):
+            # Whether the server has answered so or the SDK has lost the answer cannot be told apart here.
+            return SessionMessage(marked(message.message, Fate.LOST))
+        return received(message.message)
 
     def _end(self, reason: str | None) -> None:
         if reason is not None and not self.ended.is_set():
@@ -198,6 +205,4 @@ def _message(data: str) -> Incoming:
         message = mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValueError as exc:
         return exc
-    if isinstance(message, JSONRPCResponse):
-        mend_listing(message.result)
-    return SessionMessage(message)
+    return received(message)

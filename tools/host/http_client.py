@@ -11,12 +11,14 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 
+from tenuto.tools.host.state import Failure
 from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
 
 _CONNECT_TIMEOUT_S = 30.0
 _SESSION_HEADER = "mcp-session-id"
 
 _NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_PING = {"jsonrpc": "2.0", "id": "tenuto-session", "method": "ping"}
 _NO_SUCH_SESSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 _NOT_THIS_WAY = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
@@ -24,15 +26,13 @@ _NOT_THIS_WAY = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD
 class Wire(httpx2.AsyncClient):
     """Sends messages and watches what becomes of them.
 
-    `read_timeout_s` bounds the server's silence while an answer is awaited. `forgotten` holds the ids of requests that
-    were refused together with the session that they named. `refused` is true once the server had no ear for a handshake
-    here, as one has none that speaks another transport.
+    `read_timeout_s` bounds the server's silence while an answer is awaited. `refused` is true once the server had no
+    ear for a handshake here, as one has none that speaks another transport.
     """
 
     def __init__(self, headers: Mapping[str, str], read_timeout_s: float) -> None:
         timeout = httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s)
         super().__init__(headers={"Accept-Encoding": "identity", **headers}, timeout=timeout)
-        self.forgotten: set[RequestId] = set()
         self.refused = False
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
@@ -44,7 +44,7 @@ class Wire(httpx2.AsyncClient):
             response = await super().send(request, stream=True, **options)
         except _NOT_CONNECTED as exc:
             reason = f"the server cannot be reached: {words(exc)}"
-            return _answer(request, None if number is None else unsent(number, reason))
+            return _answer(request, None if number is None else unsent(number, reason, Failure.UNREACHABLE))
         except httpx2.TransportError as exc:
             return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
         if number is not None:
@@ -58,16 +58,39 @@ class Wire(httpx2.AsyncClient):
     async def _looked_at(
         self, request: httpx2.Request, response: httpx2.Response, method: str, number: RequestId
     ) -> httpx2.Response:
+        """The response, or what a refusal of the whole message means for the request."""
         status = response.status_code
+        if status < HTTPStatus.BAD_REQUEST:
+            return response
         if method == "initialize" and status in _NOT_THIS_WAY:
             self.refused = True
-        if _SESSION_HEADER in request.headers and status in _NO_SUCH_SESSION:
-            self.forgotten.add(number)
-        elif status >= HTTPStatus.BAD_REQUEST and status not in _NOT_THIS_WAY and not _is_json(response):
+        if _is_json(response):
+            response = await _whole(request, response, number)
+        error = _error_in(response)
+        if error is not None and error.id == number:
+            return response
+        if _SESSION_HEADER in request.headers and await self._has_forgotten(request, status):
+            await response.aclose()
+            return _answer(request, unsent(number, "the server has forgotten the session"))
+        if error is None and status not in _NOT_THIS_WAY:
             # The SDK would not name the status.
             await response.aclose()
-            return _answer(request, lost(number, f"the server answered HTTP {_named(status)}"), status)
+            reason = f"the server answered HTTP {_named(status)}"
+            return _answer(request, lost(number, reason, refusal(status)), status)
         return response
+
+    async def _has_forgotten(self, request: httpx2.Request, status: int) -> bool:
+        """Whether the session of a refused request is gone. 404 says so; where it is 400, a ping tells."""
+        if status != HTTPStatus.BAD_REQUEST:
+            return status == HTTPStatus.NOT_FOUND
+        headers = [(name, value) for name, value in request.headers.items() if name.lower() != "content-length"]
+        ping = self.build_request("POST", request.url, headers=headers, json=_PING)
+        try:
+            response = await super().send(ping, stream=True)
+        except httpx2.TransportError:
+            return False
+        await response.aclose()
+        return response.status_code in _NO_SUCH_SESSION
 
 
 async def _whole(request: httpx2.Request, response: httpx2.Response, number: RequestId | None) -> httpx2.Response:
@@ -105,6 +128,22 @@ def _read(request: httpx2.Request) -> tuple[str, RequestId | None]:
     if not isinstance(message, dict) or "method" not in message:
         return "", None
     return message["method"], message.get("id")
+
+
+def _error_in(response: httpx2.Response) -> JSONRPCError | None:
+    if not response.is_stream_consumed:
+        return None
+    try:
+        return JSONRPCError.model_validate_json(response.content)
+    except ValueError:
+        return None
+
+
+def refusal(status: int) -> Failure:
+    """What it means for a connection that a server answers with an HTTP status."""
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return Failure.UNAUTHORIZED
+    return Failure.NO_ENDPOINT if status in _NOT_THIS_WAY else Failure.OTHER
 
 
 def _is_json(response: httpx2.Response) -> bool:

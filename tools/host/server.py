@@ -11,16 +11,17 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from tenuto.errors import ToolFailed
+from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.connection import Connection, Mode, connect
+from tenuto.tools.host.failures import ConnectionEnded, cause, failure_of, reason
 from tenuto.tools.host.http import HttpTransport, SseTransport
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS, to_result
 from tenuto.tools.host.secrets import Secrets
-from tenuto.tools.host.state import Kind, ServerState, Status
+from tenuto.tools.host.state import Failure, Kind, ServerState, Status
 from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
-from tenuto.tools.host.transport import Transport, is_unsent
+from tenuto.tools.host.transport import Fate, Transport, fate_of, is_closed
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
@@ -33,14 +34,7 @@ PATIENCE_S = 2.0
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
 
-_CLOSED = "Connection closed"
-"""What the SDK says where it knows no reason."""
-
 _logger = logging.getLogger(__name__)
-
-
-class _Lost(Exception):
-    """The connection has ended by itself."""
 
 
 class _Unsent(Exception):
@@ -108,7 +102,8 @@ class McpServer:
         server calls it repeatable. Cancelling it cancels the call at the server.
 
         Raises:
-            ToolFailed: not connected (nothing has run), or the connection or the time ended (it may have run).
+            ServerUnreachable: it is not connected, or did not take the call; nothing has run.
+            ToolFailed: the connection or the time ended; it may have run.
         """
         limit = self.config.timeout_of(name)
         asked = False
@@ -120,14 +115,14 @@ class McpServer:
                     try:
                         return await self._call(connection, name, arguments, context)
                     except _Unsent as exc:
-                        asked, reason = False, str(exc)
+                        asked, why = False, str(exc)
                     except ToolFailed as exc:
                         if not (exc.may_have_run and may_repeat and tries_left):
                             raise
-                raise ToolFailed(f"{self.name} did not take the call of {name}: {reason}", may_have_run=False)
+                raise ServerUnreachable(f"{self.name} did not take the call of {name}: {why}")
         except TimeoutError as exc:
             if not asked:
-                raise ToolFailed(f"{self.name} was not ready within {limit:g} s", may_have_run=False) from exc
+                raise ServerUnreachable(f"{self.name} was not ready within {limit:g} s") from exc
             message = f"{self.name} did not answer {name} within {limit:g} s; the call may have had an effect"
             raise ToolFailed(message, may_have_run=True) from exc
 
@@ -145,7 +140,8 @@ class McpServer:
                 # Whatever a foreign program makes the SDK raise ends here: the other servers share our task group.
                 except Exception as exc:
                     if not self._falls_back(exc):
-                        self._failed(self._explained(exc), anyio.current_time() - began)
+                        failure = Failure.NO_ENDPOINT if self._refused or self._refusal else failure_of(exc)
+                        self._failed(self._explained(exc), failure, anyio.current_time() - began)
         finally:
             self._move(replace(self._state, status=Status.STOPPED, reason="the runtime is stopping", tools=0))
 
@@ -162,8 +158,8 @@ class McpServer:
                     await self._serve(connection, tools, transport)
             raise TimeoutError(f"it was not ready within {self.config.start_timeout_s:g} s")
         except Exception as exc:
-            if self._connection is None and transport.ended.is_set() and _reason(exc) == _CLOSED:
-                raise _Lost(transport.ending) from exc  # the SDK only says that it was closed
+            if self._connection is None and transport.ended.is_set() and _is_closed(exc):
+                raise ConnectionEnded(transport.ending) from exc  # the SDK only says that it was closed
             raise
         finally:
             self._ended_early = self._connection is None and transport.ended.is_set()
@@ -174,13 +170,13 @@ class McpServer:
         self._mode = "auto" if connection.modern else "legacy"
         self._connection, self._refusal = connection, ""
         self._take(tools)
-        self._move(replace(self._state, status=Status.READY, reason="", protocol=connection.protocol))
+        self._move(replace(self._state, status=Status.READY, reason="", failure=None, protocol=connection.protocol))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, connection)
             tasks.start_soon(connection.listen)
             await transport.ended.wait()
             tasks.cancel_scope.cancel()
-        raise _Lost(transport.ending)
+        raise ConnectionEnded(transport.ending)
 
     async def _follow(self, connection: Connection) -> None:
         """List again after each change; a listing that fails leaves the last one."""
@@ -215,12 +211,12 @@ class McpServer:
         fails gets the newer one at its next try: it may have been replaced.
         """
         if self._mode == "auto" and self._ended_early and self._kind == "stdio":
-            _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, _reason(exc))
+            _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, reason(exc))
             self._mode = "legacy"
             return True
         if self._refused and isinstance(self.config.target, HttpTarget) and self.config.target.kind == "auto":
-            _logger.info("the MCP server %s refuses streamable HTTP (%s); trying SSE", self.name, _reason(exc))
-            self._kind, self._refusal = "sse", _reason(exc)
+            _logger.info("the MCP server %s refuses streamable HTTP (%s); trying SSE", self.name, reason(exc))
+            self._kind, self._refusal = "sse", reason(exc)
             self._state = replace(self._state, transport="sse")
             return True
         if self._state.status is Status.STARTING:
@@ -229,28 +225,29 @@ class McpServer:
 
     def _explained(self, exc: Exception) -> str:
         """Why it failed, in words without secrets. After a failed start the next one begins with the newest way."""
-        reason = _reason(exc)
+        why = reason(exc)
         if self._state.status is Status.STARTING:
             if self._refusal:
-                reason = f"it speaks neither streamable HTTP ({self._refusal}) nor SSE ({reason})"
+                why = f"it speaks neither streamable HTTP ({self._refusal}) nor SSE ({why})"
             self._kind, self._refusal = _kind(self.config), ""
             self._state = replace(self._state, transport=self._kind)
-        return self._secrets.hidden(reason)
+        return self._secrets.hidden(why)
 
-    def _failed(self, reason: str, lasted_s: float) -> None:
+    def _failed(self, why: str, failure: Failure, lasted_s: float) -> None:
         if self._state.status is not Status.READY:
             self._take([])
         elif lasted_s >= STEADY_S:
             self._delay_s = 0.0
         self._try_at = anyio.current_time() + self._delay_s
         # A server that stays away with one reason is told of once.
-        level = logging.DEBUG if reason == self._state.reason else logging.WARNING
-        _logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, reason, self._delay_s)
+        level = logging.DEBUG if why == self._state.reason else logging.WARNING
+        _logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
         for line in self.stderr[-5:]:
             _logger.log(level, "the MCP server %s wrote: %s", self.name, line)
         self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
         restarts = self._state.restarts + 1
-        self._move(replace(self._state, status=Status.WAITING, reason=reason, last_error=reason, restarts=restarts))
+        state = replace(self._state, status=Status.WAITING, reason=why, last_error=why, failure=failure)
+        self._move(replace(state, restarts=restarts))
 
     def _move(self, state: ServerState) -> None:
         """Take a state and wake who waits for one."""
@@ -265,8 +262,8 @@ class McpServer:
             status = self._state.status
             near = status is Status.WAITING and self._try_at - anyio.current_time() <= PATIENCE_S
             if status not in (Status.STARTING, Status.READY) and not near:
-                reason = self._state.reason or status.value
-                raise ToolFailed(f"the MCP server {self.name} is not connected: {reason}", may_have_run=False)
+                why = self._state.reason or status.value
+                raise ServerUnreachable(f"the MCP server {self.name} is not connected: {why}")
             await self._moved.wait()
         return self._connection
 
@@ -278,11 +275,13 @@ class McpServer:
             result = await connection.client.call_tool(name, arguments, progress_callback=_progress(context))
             return to_result(result, self._max_text)
         except MCPError as exc:
-            if is_unsent(exc):
+            fate = fate_of(exc.error)
+            if fate is Fate.UNSENT:
                 raise _Unsent(self._secrets.hidden(exc.error.message)) from exc
-            if exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT) or self._connection is not connection:
+            gone = fate is None and exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT)
+            if gone or fate is Fate.LOST or self._connection is not connection:
                 failed = self._lost(name, connection, exc.error.message)
-                if exc.error.message == _CLOSED:
+                if is_closed(exc.error):
                     connection.give_up()
                 raise failed from exc
             return ToolResult(f"Error: {exc.message}", is_error=True)
@@ -292,7 +291,7 @@ class McpServer:
             if self._connection is not connection:
                 raise self._lost(name, connection) from exc
             _logger.warning(
-                "the MCP server %s answered %s with what it did not declare: %s", self.name, name, _reason(exc)
+                "the MCP server %s answered %s with what it did not declare: %s", self.name, name, reason(exc)
             )
             first_line = str(exc).partition("\n")[0][:300]
             text = f"Error: {name} ran, but its answer is not what it declares: {first_line}"
@@ -313,6 +312,12 @@ def _kind(config: ServerConfig) -> Kind:
     return "sse" if config.target.kind == "sse" else "http"
 
 
+def _is_closed(exc: BaseException) -> bool:
+    """Whether the SDK says no more than that the connection is closed."""
+    innermost = cause(exc)
+    return isinstance(innermost, MCPError) and is_closed(innermost.error)
+
+
 def _progress(context: CallContext) -> ProgressFnT | None:
     told = context.progress
     if told is None:
@@ -322,11 +327,3 @@ def _progress(context: CallContext) -> ProgressFnT | None:
         await told(progress, total, message)
 
     return tell
-
-
-def _reason(exc: BaseException) -> str:
-    """The innermost cause in words: the SDK's failures come wrapped in groups."""
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    text = str(exc) or type(exc).__name__
-    return text if len(text) <= 300 else f"{text[:300]} ..."

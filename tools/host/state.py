@@ -20,9 +20,26 @@ class Status(StrEnum):
     STOPPED = "stopped"
 
 
+class Failure(StrEnum):
+    """Why a server is not ready, for programs; its state has it in words."""
+
+    NO_PROGRAM = "no_program"
+    """Its command, or the folder to start it in, does not exist."""
+    NOT_EXECUTABLE = "not_executable"
+    ENDED = "ended"
+    """It ended, or closed its end of the connection."""
+    UNREACHABLE = "unreachable"
+    UNAUTHORIZED = "unauthorized"
+    NO_ENDPOINT = "no_endpoint"
+    """Something answers at its address, but not as an MCP server does."""
+    TIMED_OUT = "timed_out"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server for people to read. `reason` says why it is not ready; `restarts` counts starts after the first.
+    """A server for people to read. `reason` and `failure` say why it is not ready; `restarts` counts starts after the
+    first.
 
     `last_error` is why a start or a connection failed last, also after it has come back.
     """
@@ -35,6 +52,7 @@ class ServerState:
     restarts: int = 0
     transport: Kind = "stdio"
     last_error: str = ""
+    failure: Failure | None = None
 
     @property
     def era(self) -> Literal["handshake", "modern"] | None:

@@ -16,11 +16,11 @@ from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCRequest
 
-from tenuto.tools.host.mending import mend_listing
+from tenuto.tools.host.state import Failure
 from tenuto.tools.host.stderr_tail import StderrTail
-from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, unsent
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, received, unsent
 from tenuto.tools.mcp_config import StdioTarget
 
 _GRACE_S = 2.0
@@ -116,7 +116,7 @@ class StdioTransport:
                     if process.returncode is not None and isinstance(message.message, JSONRPCRequest):
                         # It died idle, and a descendant of it holds the pipes open: nobody will read this.
                         self.ending = _exit_text(process.returncode)
-                        await to_session.send(SessionMessage(unsent(message.message.id, self.ending)))
+                        await to_session.send(SessionMessage(unsent(message.message.id, self.ending, Failure.ENDED)))
                         self.ended.set()
                         continue
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -133,9 +133,7 @@ def _message(line: bytes) -> SessionMessage | None:
         message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         return None
-    if isinstance(message, JSONRPCResponse):
-        mend_listing(message.result)
-    return SessionMessage(message)
+    return received(message)
 
 
 async def _start(target: StdioTarget) -> Process:
@@ -148,7 +146,7 @@ async def _start(target: StdioTarget) -> Process:
     try:
         return await anyio.open_process([target.command, *target.args], env=env, cwd=target.cwd, start_new_session=True)
     except OSError as exc:
-        raise OSError(f"the command {target.command!r} cannot be started: {exc.strerror or exc}") from exc
+        raise type(exc)(f"the command {target.command!r} cannot be started: {exc.strerror or exc}") from exc
 
 
 async def _stop(process: Process) -> None:

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from tenuto.errors import ToolFailed
-from tenuto.tools.host import Host, McpServer, Status
+from tenuto.errors import ServerUnreachable, ToolFailed
+from tenuto.tools.host import Failure, Host, McpServer, Status
 from tenuto.tools.host.callbacks import Asking
 from tenuto.tools.mcp_config import ServerConfig, StdioTarget
 from tenuto.tools.registry import Registry
@@ -207,9 +207,8 @@ async def test_a_server_that_cannot_start_says_why_and_lists_nothing(host: Host,
 async def test_a_disabled_server_is_not_started_and_refuses_calls(host: Host) -> None:
     off = server_of(host, "off")
     assert off.state.status is Status.DISABLED
-    with pytest.raises(ToolFailed, match="disabled") as caught:
+    with pytest.raises(ServerUnreachable, match="disabled"):
         await off.call("x", {}, CONTEXT)
-    assert not caught.value.may_have_run
 
 
 async def test_the_registry_exports_what_the_servers_list(host: Host) -> None:
@@ -249,9 +248,31 @@ async def test_a_call_over_its_deadline_may_have_run_and_the_server_stays() -> N
 @pytest.mark.slow
 async def test_a_call_to_a_server_that_never_gets_ready_has_not_run() -> None:
     async with Host([config("mute", "raw.py", "mute", timeout_s=0.2)]) as host:
-        with pytest.raises(ToolFailed, match="not ready") as caught:
+        with pytest.raises(ServerUnreachable, match="not ready"):
             await host.servers[0].call("good", {}, CONTEXT)
-        assert not caught.value.may_have_run
+
+
+async def test_a_servers_own_error_is_not_the_end_of_its_connection_whatever_its_code_and_words() -> None:
+    async with Host([config("gruff", "raw.py", "gruff")]) as host:
+        (gruff,) = host.servers
+        await gruff.settled()
+        assert await gruff.call("good", {}, CONTEXT) == ToolResult("Error: Connection closed", is_error=True)
+        assert (gruff.state.status, gruff.state.restarts) == (Status.READY, 0)
+
+
+async def test_why_a_program_does_not_become_a_server_is_told_apart(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.write_text("#!/bin/sh\n")
+    targets = {
+        Failure.NO_PROGRAM: StdioTarget("no-such-command"),
+        Failure.NOT_EXECUTABLE: StdioTarget(str(locked)),
+        Failure.ENDED: StdioTarget(sys.executable, ("-c", "raise SystemExit(3)")),
+        Failure.TIMED_OUT: StdioTarget(sys.executable, ("-c", "import time; time.sleep(60)")),
+    }
+    configs = [ServerConfig(failure, target, start_timeout_s=2) for failure, target in targets.items()]
+    async with Host(configs) as host:
+        await host.settled(20)
+        assert {server.name: server.state.failure for server in host.servers} == {each: each for each in targets}
 
 
 @pytest.mark.slow

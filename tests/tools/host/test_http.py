@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
-from tenuto.errors import ToolFailed
+from tenuto.errors import ServerUnreachable
 from tenuto.tools.host import Host, Status
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig
 from tenuto.tools.spec import CallContext, ToolResult
@@ -77,7 +77,7 @@ async def test_a_server_that_was_away_is_used_again() -> None:
             (server,) = host.servers
             await server.settled()
             await first.aclose()
-            with pytest.raises(ToolFailed):
+            with pytest.raises(ServerUnreachable):
                 await server.call("token", {}, CONTEXT)
             ready.clear()
             async with web(port):

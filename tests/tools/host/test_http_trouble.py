@@ -5,9 +5,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from mcp.server.mcpserver import MCPServer
+from starlette.responses import JSONResponse
 
-from tenuto.errors import ToolFailed
-from tenuto.tools.host import Host, McpServer, Status
+from tenuto.errors import ServerUnreachable, ToolFailed
+from tenuto.tools.host import Failure, Host, McpServer, Status
 from tenuto.tools.mcp_config import HttpKind, HttpTarget, ServerConfig
 from tenuto.tools.spec import CallContext, ToolResult
 from tests.tools.host.web import Web, refusing, serving
@@ -41,6 +42,14 @@ async def test_a_tool_that_speaks_of_sessions_costs_no_connection() -> None:
         assert (web.made, server.state.restarts) == (["wrong"], 0)
 
 
+async def test_a_call_that_is_refused_in_a_living_session_costs_no_connection() -> None:
+    web = Web()
+    async with serving(web.app()) as port, connected(port) as server:
+        refused = await server.call("refused", {}, CONTEXT)
+        assert refused == ToolResult("Error: the session may not do this", is_error=True)
+        assert (web.made, server.state.restarts) == (["refused"], 0)
+
+
 async def test_a_call_whose_answer_is_cut_off_is_not_made_again() -> None:
     web = Web()
     async with serving(web.app()) as port, connected(port) as server:
@@ -64,10 +73,10 @@ async def test_a_call_to_a_server_that_is_away_has_not_run() -> None:
         port = await first.enter_async_context(serving(web.app()))
         async with connected(port) as server:
             await first.aclose()
-            with pytest.raises(ToolFailed, match="cannot be reached") as caught:
+            with pytest.raises(ServerUnreachable, match="cannot be reached"):
                 await server.call("echo", {}, CONTEXT)
-            assert not caught.value.may_have_run
             assert server.state.status is not Status.READY
+            assert server.state.failure is Failure.UNREACHABLE
             assert web.made == []
 
 
@@ -75,7 +84,15 @@ async def test_a_refusal_is_named_by_its_status_without_the_key() -> None:
     async with serving(Web(refusal=refusing(401)).app()) as port, connected(port) as server:
         assert server.state.status is Status.WAITING
         assert server.state.reason == "the server answered HTTP 401 Unauthorized"
+        assert server.state.failure is Failure.UNAUTHORIZED
         assert "s3cret" not in repr(server.state)
+
+
+async def test_a_refusal_in_json_that_is_not_of_the_protocol_is_named_by_its_status_too() -> None:
+    refusal = JSONResponse({"detail": "no"}, 401)
+    async with serving(Web(refusal=refusal).app()) as port, connected(port) as server:
+        assert server.state.reason == "the server answered HTTP 401 Unauthorized"
+        assert server.state.failure is Failure.UNAUTHORIZED
 
 
 async def test_an_answer_that_is_too_large_is_an_error_that_the_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,3 +143,4 @@ async def test_an_address_where_no_server_is_says_so_of_both_transports() -> Non
     async with serving(Web().app()) as port, connected(port, "/nothing") as server:
         assert server.state.reason.startswith("it speaks neither streamable HTTP (")
         assert "404" in server.state.reason
+        assert server.state.failure is Failure.NO_ENDPOINT

@@ -14,13 +14,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+TOOLS = ("echo", "cut", "cut_once", "wrong", "refused", "large")
 FORGOTTEN = {
-    404: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}, 404),
+    404: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Who are you?"}}, 404),
     400: JSONResponse(
         {
             "jsonrpc": "2.0",
             "id": None,
-            "error": {"code": -32000, "message": "Bad Request: No valid session ID"},
+            "error": {"code": -32000, "message": "Bad Request: begin again"},
         },
         400,
     ),
@@ -52,6 +53,8 @@ class Web:
             offer = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
             info = {"serverInfo": {"name": "web", "version": "1"}}
             return _result(number, {**offer, **info}, {"mcp-session-id": session})
+        if method == "ping" and request.headers.get("mcp-session-id") in self.sessions:
+            return _result(number, {})
         if method == "server/discover":
             return JSONResponse(_error(number, -32601, "no such method"))
         if request.headers.get("mcp-session-id") not in self.sessions:
@@ -62,7 +65,10 @@ class Web:
 
     async def _answer(self, number: int, method: str, params: dict[str, Any]) -> Response:
         if method == "tools/list":
-            return _result(number, {"tools": [_tool(name) for name in ("echo", "cut", "cut_once", "wrong", "large")]})
+            return _result(
+                number,
+                {"tools": [_tool(name) for name in TOOLS]},
+            )
         name = params["name"]
         self.made.append(name)
         match name:
@@ -72,6 +78,8 @@ class Web:
                 return _Cut()
             case "wrong":
                 return JSONResponse(_error(number, -32600, "Session not found"))
+            case "refused":
+                return JSONResponse(_error(None, -32600, "the session may not do this"), 400)
             case "large":
                 return _text(number, "x" * 200_000)
         return _text(number, name)
@@ -123,5 +131,5 @@ def _result(number: int, result: dict[str, Any], headers: dict[str, str] | None 
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _error(number: int, code: int, message: str) -> dict[str, Any]:
+def _error(number: int | None, code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
