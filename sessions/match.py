@@ -7,6 +7,7 @@ has more. Sharing a cache needs none of this; that is proved by equal tokens.
 from collections.abc import Sequence
 
 from tenuto.sessions.items import Item
+from tenuto.sessions.session import Session
 from tenuto.sessions.told import Told
 from tenuto.sessions.visible import Trace, difference
 
@@ -35,3 +36,22 @@ def fits(session: Sequence[Item], trace: Trace, request: Told, at: int | None = 
             if place < count
         )
     )
+
+
+def choose(candidates: Sequence[tuple[Session, int]], request: Told) -> tuple[Session, int] | None:
+    """Of sessions and how many items of each a digest names, the one that the request repeats, and how many items.
+
+    All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn, of a
+    session that has gone further; where several have, they must be the same up to there.
+    """
+    complete = {session.uid: session for session, _ in candidates if fits(session.items, session.trace, request)}
+    if complete:
+        only = next(iter(complete.values()))
+        return (only, len(only.items)) if len(complete) == 1 else None
+    further = [
+        (session, at)
+        for session, at in candidates
+        if at < len(session.items) and fits(session.items, session.trace, request, at)
+    ]
+    starts = [session.items[:at] for session, at in further]
+    return further[0] if further and all(start == starts[0] for start in starts) else None

@@ -7,6 +7,9 @@ from tenuto.sessions.items import Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.visible import Trace
 
+Key = tuple[str, str]
+"""A principal and the id of one of its sessions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parent:
@@ -54,3 +57,8 @@ class Session:
     """Whether the list of its principal's sessions has it: it is in the store, and somebody has named it."""
     trace: Trace = field(default_factory=Trace, repr=False, compare=False)
     """What is known of the digest of the visible items."""
+
+    @property
+    def key(self) -> Key:
+        """What finds it: its principal and its id."""
+        return self.principal, self.id

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
-import anyio
-
 from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.ledgers import fingerprint
@@ -20,6 +18,7 @@ from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+from tenuto.sessions.locks import Locks
 from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, PauseRecord, PauseStatus, RunRecord, RunStatus
 from tenuto.sessions.rounds import outstanding
 from tenuto.sessions.session import Session
@@ -53,7 +52,7 @@ class Runs:
         self._open: dict[str, Run] = {}
         self._recent = Recent(services.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
-        self._loading: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+        self._loading: Locks[str] = Locks()
         self._unkept: dict[str, Run] = {}
         self.deadlines: dict[str, tuple[float, Key]] = {}
         """When each run that waits expires, and its session. `DUE`: it is to be closed now."""
@@ -229,10 +228,7 @@ class Runs:
 
     async def _load(self, run_id: str) -> Run | None:
         # One at a time for an id: whoever reads the record makes the object, before anybody else can have changed it.
-        lock = self._loading.get(run_id)
-        if lock is None:
-            lock = self._loading[run_id] = anyio.Lock()
-        async with lock:
+        async with self._loading.of(run_id):
             return self._live.get(run_id) or await self._read(run_id)
 
     async def _read(self, run_id: str) -> Run | None:

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto.errors import CommitUnsettled, NotFound
 from tenuto.runtime.notes import Notebooks
-from tenuto.sessions import directory as module
+from tenuto.sessions import commits
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, UserItem
@@ -110,7 +110,7 @@ async def test_what_became_of_a_note_and_a_draft_is_read_when_both_are_known(
     session = await session_in(directory)
     draft = Draft(session)
     draft.add([HO])
-    monkeypatch.setattr(module, "_COMMIT_S", 0.1)
+    monkeypatch.setattr(commits, "_COMMIT_S", 0.1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")  # the store waits for it
         both = (directory.keep(draft), directory.put_note(session.uid, "k", "x"))

@@ -177,7 +177,7 @@ class Server:
             "the number of sessions with commands": self.runner._owners.busy,
             "the number of keys with requests": self.runner._turns.repeats.busy,
             "the number of places in the engine's queue": self.engine.places,
-            "the number of held locks": sum(lock.locked() for lock in self.directory._locks.values()),
+            "the number of held locks": self.directory._locks.busy,
             "the number of reads": self.store._reading,
             "the number of tool calls": sum(
                 gate._waiting + 8 - gate._places.value for gate in self.registry._gates.values()
@@ -187,7 +187,7 @@ class Server:
     async def unlike(self) -> list[str]:
         """The sessions that are in memory otherwise than in the store."""
         found = []
-        for session in list(self.directory._live.values()):
+        for session in self.directory._live:
             try:
                 kept = await self.store.session_by_uid(session.uid)
             except StoreFailed as error:

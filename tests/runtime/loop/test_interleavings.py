@@ -13,7 +13,7 @@ from tenuto.runtime.engine.messages import State
 from tenuto.runtime.loop import runner
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.follower import Follower
-from tenuto.sessions import directory
+from tenuto.sessions import commits
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
@@ -38,7 +38,7 @@ def silent(process: Process) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits are waited for a moment, and the house is kept when the test says so."""
-    monkeypatch.setattr(directory, "_COMMIT_S", 0.3)
+    monkeypatch.setattr(commits, "_COMMIT_S", 0.3)
     monkeypatch.setattr(runner, "TICK_S", 3600.0)
 
 

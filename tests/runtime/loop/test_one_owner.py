@@ -18,7 +18,7 @@ from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.events import RunDone, RunPaused, TextAdded, ToolCalling
 from tenuto.runtime.loop.round import RoundReader
 from tenuto.runtime.loop.text import TextStream
-from tenuto.sessions import directory
+from tenuto.sessions import commits
 from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.sessions.tokens import Tokens
@@ -150,7 +150,7 @@ async def test_a_turn_that_was_kept_after_its_client_was_told_that_nobody_knows_
 ) -> None:
     process = await open_process(says("hi", "ho"))
     await process.ask("hi")
-    monkeypatch.setattr(directory, "_COMMIT_S", 0.1)
+    monkeypatch.setattr(commits, "_COMMIT_S", 0.1)
     with closing(sqlite3.connect(process.url.removeprefix("sqlite:///"))) as connection:
         connection.execute("BEGIN IMMEDIATE")  # the store waits for it
         with pytest.raises(CommitUnsettled):

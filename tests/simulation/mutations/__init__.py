@@ -36,7 +36,7 @@ class Mutation:
 
 
 LEG, SESSIONS = "runtime/loop/leg.py", "runtime/loop/sessions.py"
-DIRECTORY = "sessions/directory.py"
+DIRECTORY, COMMITS = "sessions/directory.py", "sessions/commits.py"
 
 MUTATIONS = (
     Mutation(
@@ -82,23 +82,23 @@ MUTATIONS = (
                 DIRECTORY,
                 """\
         if session.stored:
-            await self._commit(session, *draft.changes(), *changes)
+            await self._commits.make(session.key, *draft.changes(), *changes)
         draft.apply()
 """,
                 """\
         written = draft.changes()
         draft.apply()
         if session.stored:
-            await self._commit(session, *written, *changes)
+            await self._commits.make(session.key, *written, *changes)
 """,
             ),
-            Edit(DIRECTORY, "with anyio.CancelScope(shield=True), anyio.move_on_after", "with anyio.move_on_after"),
+            Edit(COMMITS, "with anyio.CancelScope(shield=True), anyio.move_on_after", "with anyio.move_on_after"),
             Edit(
-                DIRECTORY,
+                COMMITS,
                 """\
         except BaseException as error:
             if not isinstance(error, TenutoError) or isinstance(error, CommitUnsettled):
-                self._give_up(session, outcome)
+                self._lose(key, outcome)
             raise
 """,
                 """\

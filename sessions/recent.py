@@ -7,9 +7,6 @@ from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
 
-Key = tuple[str, str]
-"""A principal and the id of one of its sessions."""
-
 STORED_BYTES = 256 << 20
 UNSTORED_BYTES = 64 << 20
 RETRY_S = 5.0
@@ -21,7 +18,7 @@ _TOKEN_BYTES = 4
 
 
 @dataclass(slots=True)
-class _Held:
+class _Entry:
     session: Session
     used: float
     items: int = 0
@@ -30,8 +27,8 @@ class _Held:
     """What these weigh."""
 
 
-class Shelf:
-    """Holds sessions by last use, so many bytes of those that the store has too and of those that it has not.
+class RecentSessions:
+    """Sessions by last use, so many bytes of those that the store has too and of those that it has not.
 
     When there are more, those of the principal that holds most go first. One with an open run stays, over the limit
     and over its time, which is `ttl_s` after its last use.
@@ -39,26 +36,26 @@ class Shelf:
 
     def __init__(self, ttl_s: float, stored_bytes: int = STORED_BYTES, unstored_bytes: int = UNSTORED_BYTES) -> None:
         self._ttl_s = ttl_s
-        self._stored = _Row("the memory for sessions", stored_bytes)
-        self._unstored = _Row("the memory for sessions that are not stored", unstored_bytes)
+        self._stored = _Table("the memory for sessions", stored_bytes)
+        self._unstored = _Table("the memory for sessions that are not stored", unstored_bytes)
 
     def nbytes(self) -> dict[str, int]:
-        """What is held, in bytes, of sessions that are stored and of those that are not."""
+        """About what they take in memory, those that are stored and those that are not."""
         return {"sessions": self._stored.shares.used, "unstored_sessions": self._unstored.shares.used}
 
     def put(self, session: Session, now: float) -> None:
-        """Hold a session as the last used one."""
-        self._row(session).put(session, now)
+        """A session was used just now; it joins where it is not among them."""
+        self._table(session).put(session, now)
 
     def touch(self, session: Session, now: float) -> None:
-        """Mark a session as used, where it is held."""
-        row = self._row(session)
-        if session.uid in row.held:
-            row.put(session, now)
+        """A session was used just now, where it is among them."""
+        table = self._table(session)
+        if session.uid in table.entries:
+            table.put(session, now)
 
     def drop(self, session: Session) -> None:
         """Let a session go."""
-        self._row(session).drop(session.uid)
+        self._table(session).drop(session.uid)
 
     def expect_room(self, principal: str, now: float) -> None:
         """Raises Overloaded where the principal can keep no further session in memory only."""
@@ -67,52 +64,52 @@ class Shelf:
 
     def trim(self, now: float) -> None:
         """Let the sessions go that are idle for too long."""
-        for row in (self._stored, self._unstored):
-            row.expire(now, now - self._ttl_s)
+        for table in (self._stored, self._unstored):
+            table.expire(now, now - self._ttl_s)
 
-    def _row(self, session: Session) -> "_Row":
+    def _table(self, session: Session) -> "_Table":
         return self._stored if session.stored else self._unstored
 
 
-class _Row:
+class _Table:
     def __init__(self, what: str, size: int) -> None:
-        self.held: OrderedDict[str, _Held] = OrderedDict()
-        self.shares: Shares[str] = Shares(what, size, lambda uid: self.held[uid].session.open_run is None)
+        self.entries: OrderedDict[str, _Entry] = OrderedDict()
+        self.shares: Shares[str] = Shares(what, size, lambda uid: self.entries[uid].session.open_run is None)
 
     def put(self, session: Session, now: float) -> None:
-        held = self.held.setdefault(session.uid, _Held(session, now))
-        held.used = now
-        self.held.move_to_end(session.uid)
-        for uid in self.shares.settle(session.uid, session.principal, _weigh(held)):
-            del self.held[uid]
+        entry = self.entries.setdefault(session.uid, _Entry(session, now))
+        entry.used = now
+        self.entries.move_to_end(session.uid)
+        for uid in self.shares.settle(session.uid, session.principal, _weigh(entry)):
+            del self.entries[uid]
 
     def drop(self, uid: str) -> None:
         self.shares.remove(uid)
-        self.held.pop(uid, None)
+        self.entries.pop(uid, None)
 
     def expire(self, now: float, since: float) -> None:
         # A session with an open run counts as used now: it goes to the end, so nothing is looked at twice.
-        for _ in range(len(self.held)):
-            uid, held = next(iter(self.held.items()))
-            if held.used > since:
+        for _ in range(len(self.entries)):
+            uid, entry = next(iter(self.entries.items()))
+            if entry.used > since:
                 return
-            if held.session.open_run is None:
+            if entry.session.open_run is None:
                 self.drop(uid)
             else:
-                held.used = now
-                self.held.move_to_end(uid)
+                entry.used = now
+                self.entries.move_to_end(uid)
 
 
-def _weigh(held: _Held) -> int:
+def _weigh(entry: _Entry) -> int:
     """About the bytes of a session; what is new of its items is looked at, and its tokens are counted."""
-    items = held.session.items
-    if len(items) < held.items:
-        held.items = held.weight = 0
-    held.weight += sum(map(_item_bytes, items[held.items :]))
-    held.items = len(items)
-    tokens = sum(len(ledger.tokens) for ledger in held.session.ledgers.values())
-    notes = sum(len(key) + len(text) for key, text in held.session.notes.items())
-    return _SESSION_BYTES + held.weight + _TOKEN_BYTES * tokens + notes
+    items = entry.session.items
+    if len(items) < entry.items:
+        entry.items = entry.weight = 0
+    entry.weight += sum(map(_item_bytes, items[entry.items :]))
+    entry.items = len(items)
+    tokens = sum(len(ledger.tokens) for ledger in entry.session.ledgers.values())
+    notes = sum(len(key) + len(text) for key, text in entry.session.notes.items())
+    return _SESSION_BYTES + entry.weight + _TOKEN_BYTES * tokens + notes
 
 
 def _item_bytes(item: Item) -> int:

@@ -1,0 +1,42 @@
+"""A fork of a session: a copy of what is completed of it, with its tokens and notes. Pure."""
+
+from uuid import uuid4
+
+from tenuto.errors import InvalidRequest
+from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.rounds import completed, last_completed_turn
+from tenuto.sessions.session import Parent, Session, new_uid
+
+
+def forked(
+    session: Session, now: float, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
+) -> Session:
+    """A session of its own with completed items, their tokens, and the notes; nobody's approvals hold in it.
+
+    `at`: how many items at most (default: up to the end of the last completed turn); a round whose calls are not
+    all answered is left out. Without `implicit`, it is implicit where its origin is and it has no `new_id`.
+
+    Raises:
+        InvalidRequest: `at` or `new_id` is not valid.
+    """
+    if new_id is not None:
+        checked_session_id(new_id, "new_id")
+    if at is not None and not 0 <= at <= len(session.items):
+        raise InvalidRequest(f"at is {at}; the session has {len(session.items)} items", "at")
+    keep = last_completed_turn(session.items) if at is None else completed(session.items, at)
+    return Session(
+        uid=new_uid(now),
+        principal=session.principal,
+        id=new_id or f"session-{uuid4().hex}",
+        created_at=now,
+        updated_at=now,
+        implicit=session.implicit and new_id is None if implicit is None else implicit,
+        stored=session.stored,
+        user=session.user,
+        parent=Parent(session.uid, keep),
+        items=session.items[:keep],
+        ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
+        server_tools=session.server_tools,
+        notes={**session.notes},
+        trace=session.trace.copy(),
+    )
