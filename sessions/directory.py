@@ -22,10 +22,10 @@ from tenuto.sessions.notes import expect_room
 from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.recent import STORED_BYTES, UNSTORED_BYTES, RecentSessions
 from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Key, Session, new_uid
 from tenuto.sessions.store import Store
-from tenuto.sessions.told import Told
-from tenuto.sessions.watchers import tell
+from tenuto.sessions.watchers import notify
 
 
 class Directory:
@@ -48,7 +48,7 @@ class Directory:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.watchers: list[Callable[[str], None]] = []
-        """Told of a principal whenever the list of its named sessions is another one."""
+        """RequestItems of a principal whenever the list of its named sessions is another one."""
         self._store = store
         self._clock = clock
         self._expiry = Expiry(implicit_ttl_s)
@@ -98,14 +98,14 @@ class Directory:
         self,
         principal: str,
         user: str | None,
-        request: Told,
+        request: RequestItems,
         fetch: Callable[[str, str], Awaitable[Session | None]] | None = None,
     ) -> tuple[Session, int] | None:
         """The stored session that a request without an id repeats, and how many of its items.
 
         `fetch` gets a session through its owner, by principal and id; without it nobody else may use this object.
         """
-        digests = match.wanted(request)
+        digests = match.prefix_digests(request)
         found = await self._store.candidates(principal, user, digests) if digests else []
         if len(found) >= MOST_CANDIDATES:
             return None
@@ -116,7 +116,7 @@ class Directory:
                 candidates.append((session, at))
         return match.choose(candidates, request)
 
-    async def keep(self, draft: Draft, *changes: Beside) -> None:
+    async def commit(self, draft: Draft, *changes: Beside) -> None:
         """Commit a draft with what belongs beside it, and let the session be what it says. Cancelling does not stop it.
 
         Raises:
@@ -146,7 +146,7 @@ class Directory:
 
         Raises:
             NotesFull: there is no room for it.
-            NotFound and the others: as `keep` does.
+            NotFound and the others: as `commit` does.
         """
         session = self._live.by_uid(uid)
         async with self._locks.of(session.key):
@@ -159,10 +159,10 @@ class Directory:
 
     def _used(self, session: Session) -> None:
         """A session has been committed."""
-        session.is_kept = True
+        session.is_committed = True
         if session.stored and not session.implicit and not session.listed:
             session.listed = True
-            tell(self.watchers, session.principal)
+            notify(self.watchers, session.principal)
         self._live.used(session)
 
     async def delete(self, principal: str, id: str) -> str:
@@ -180,7 +180,7 @@ class Directory:
                 raise NotFound("session", id)
             await self._erase(uid, session)
             if session is None or session.listed:
-                tell(self.watchers, principal)
+                notify(self.watchers, principal)
             return uid
 
     async def _erase(self, uid: str, session: Session | None) -> None:
@@ -212,18 +212,18 @@ class Directory:
         """The principal's stored sessions, newest first; `after` is the last id of the page before."""
         return await self._store.sessions(principal, implicit=implicit, limit=limit, after=after)
 
-    def twin(
+    def fork(
         self, session: Session, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
     ) -> Session:
-        """A fork as `forked` makes it; nobody finds it before it is added or held.
+        """A fork as `forked` makes it; nobody finds it before it is added or registered.
 
         Raises:
             InvalidRequest: `at` or `new_id` is not valid.
         """
         now = self._clock()
-        twin = forked(session, now, at, new_id, implicit=implicit)
-        self._expiry.prolong(twin, now)
-        return twin
+        fork = forked(session, now, at, new_id, implicit=implicit)
+        self._expiry.prolong(fork, now)
+        return fork
 
     async def add(self, session: Session) -> None:
         """Commit a session that is new, then let it be found.
@@ -239,7 +239,7 @@ class Directory:
                 self._live.expect_room(session.principal)
             await self._add(session, whole(session))
 
-    def hold(self, session: Session) -> None:
+    def register(self, session: Session) -> None:
         """Let a session be committed to that is not in the store before its first commit; `whole` has what is first."""
         self._live.add(session)
 
@@ -297,7 +297,7 @@ class Directory:
         if session.stored:
             await self._commits.make(session.key, *changes)
         self._live.forget_key(session.key)
-        self.hold(session)
+        self.register(session)
         self._used(session)
 
     async def _get(self, principal: str, id: str) -> Session | None:
@@ -308,8 +308,8 @@ class Directory:
             session = await self._store.session(principal, id)
             if session is None:
                 return None
-            session.listed, session.is_kept = not session.implicit, True
-            self.hold(session)
+            session.listed, session.is_committed = not session.implicit, True
+            self.register(session)
             self._live.used(session)
         now = self._clock()
         if is_over(session, now):
@@ -318,7 +318,7 @@ class Directory:
         if self._expiry.is_to_be_prolonged(session, now):
             draft = Draft(session)
             draft.save()
-            await self.keep(draft)
+            await self.commit(draft)
         self._live.touch(session)
         return session
 
@@ -337,5 +337,5 @@ class Directory:
         session = Session(new_uid(now), principal, id, now, now, implicit=implicit, stored=stored, user=user)
         self._expiry.prolong(session, now)
         # Held by its maker alone before its first commit: a refused request leaves nothing behind.
-        self.hold(session)
+        self.register(session)
         return session

@@ -34,7 +34,7 @@ class LiveSessions:
     def find(self, key: Key) -> Session | None:
         """The session of this id; one that was never committed is none, whoever holds it."""
         session = self._by_key.get(key)
-        return session if session is not None and session.is_kept else None
+        return session if session is not None and session.is_committed else None
 
     def by_uid(self, uid: str) -> Session:
         """The session of this uid.
@@ -43,7 +43,7 @@ class LiveSessions:
             NotFound: it is not in memory, was never committed, or this is no longer its object.
         """
         session = self._by_uid.get(uid)
-        if session is None or not session.is_kept:
+        if session is None or not session.is_committed:
             raise NotFound("session", uid)
         self.expect(session)
         return session

@@ -7,38 +7,38 @@ has more. Sharing a cache needs none of this; that is proved by equal tokens.
 from collections.abc import Sequence
 
 from tenuto.sessions.items import Item
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Session
-from tenuto.sessions.told import Told
 from tenuto.sessions.visible import Trace, difference
 
 
-def wanted(request: Told) -> list[str]:
+def prefix_digests(request: RequestItems) -> list[str]:
     """The digests of the sessions that the request could go on with, the longest first.
 
     Empty where it repeats no assistant item, as every first request does.
     """
-    return [chain.hex() for chain in request.trace.chains[request.spoken : -1][::-1]]
+    return [chain.hex() for chain in request.trace.chains[request.first_assistant : -1][::-1]]
 
 
-def fits(session: Sequence[Item], trace: Trace, request: Told, at: int | None = None) -> bool:
+def fits(session: Sequence[Item], trace: Trace, request: RequestItems, at: int | None = None) -> bool:
     """Whether the request repeats all visible items of the session, call ids included, and then has more.
 
     `trace` is the session's; `at`: only the first so many of its items are meant.
     """
-    mine = trace.until(session, len(session) if at is None else at)
+    mine = trace.prefix(session, len(session) if at is None else at)
     theirs, count = request.trace, len(mine)
     return (
-        request.spoken < count < len(theirs.visible)
+        request.first_assistant < count < len(theirs.visible)
         and mine.digest == theirs.chains[count - 1]
         and all(
             difference(mine.visible[place].item, theirs.visible[place].item) is None
-            for place in request.particular
+            for place in request.to_compare
             if place < count
         )
     )
 
 
-def choose(candidates: Sequence[tuple[Session, int]], request: Told) -> tuple[Session, int] | None:
+def choose(candidates: Sequence[tuple[Session, int]], request: RequestItems) -> tuple[Session, int] | None:
     """Of sessions and how many items of each a digest names, the one that the request repeats, and how many items.
 
     All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn, of a

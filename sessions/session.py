@@ -51,7 +51,7 @@ class Session:
     open_run: str | None = None
     notes: dict[str, str] = field(default_factory=dict)
     """By their keys, in the order in which these were first written."""
-    is_kept: bool = field(default=False, repr=False, compare=False)
+    is_committed: bool = field(default=False, repr=False, compare=False)
     """Whether it has been committed; before that nobody finds it, however long its maker holds it."""
     listed: bool = field(default=False, repr=False, compare=False)
     """Whether the list of its principal's sessions has it: it is in the store, and somebody has named it."""

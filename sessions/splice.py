@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.rounds import last_round, outstanding
-from tenuto.sessions.told import Told
 from tenuto.sessions.visible import Trace, canonical, difference
 
 
@@ -23,7 +23,7 @@ class Splice:
     miss_reason: str | None = None
 
 
-def plan(mode: str, session: Sequence[Item], trace: Trace, request: Told) -> Splice:
+def plan(mode: str, session: Sequence[Item], trace: Trace, request: RequestItems) -> Splice:
     """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's, whose trace this is.
 
     `auto`: a body that holds an assistant item, or any body where the session has none, is a full history; a body
@@ -66,7 +66,7 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
     return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
 
 
-def splice(session: Sequence[Item], trace: Trace, request: Told) -> Splice:
+def splice(session: Sequence[Item], trace: Trace, request: RequestItems) -> Splice:
     """Take the request as the whole history: keep what it repeats, cut the session there, add the rest.
 
     Raises:
@@ -90,13 +90,13 @@ def _leading_systems(items: Sequence[Item]) -> int:
     return next((i for i, item in enumerate(items) if not isinstance(item, SystemItem)), len(items))
 
 
-def _divergence(trace: Trace, request: Told) -> tuple[int, str | None]:
+def _divergence(trace: Trace, request: RequestItems) -> tuple[int, str | None]:
     """How many visible items are the same, and what is wrong with the first that is not."""
     mine, theirs = trace.visible, request.trace.visible
     shorter = range(min(len(mine), len(theirs)))
     # Where two digests are equal, so are all before them.
     same = bisect_left(shorter, True, key=lambda place: trace.chains[place] != request.trace.chains[place])
-    others = (place for place in request.particular if place < same)
+    others = (place for place in request.to_compare if place < same)
     same = next((place for place in others if difference(mine[place].item, theirs[place].item) is not None), same)
     if same == len(mine):
         return same, None

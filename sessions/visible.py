@@ -172,7 +172,7 @@ def _chain(before: bytes, item: Item) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class VisiblePrefix:
     """The first visible items of a history, and their digest. `visible` may hold more of them."""
 
     visible: Sequence[Visible]
@@ -218,15 +218,15 @@ class Trace:
             self.chains.append(chain)
         self._seen[same:] = items[same:]
 
-    def until(self, items: Sequence[Item], at: int) -> Seen:
+    def prefix(self, items: Sequence[Item], at: int) -> VisiblePrefix:
         """What is visible of the first `at` items."""
         self.follow(items)
         count = self._begun(at)
         if count and self.visible[count - 1].end > at:  # within a visible item
-            twin = Trace()
-            twin.follow(items[:at])
-            return twin.until(items[:at], at)
-        return Seen(self.visible, count, self.chains[count - 1] if count else b"")
+            shorter = Trace()
+            shorter.follow(items[:at])
+            return shorter.prefix(items[:at], at)
+        return VisiblePrefix(self.visible, count, self.chains[count - 1] if count else b"")
 
     def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
         """The turns that end among `items[since:]`: how many items there are up to there, and their digest."""

@@ -1,4 +1,4 @@
-"""Telling those who watch: what goes wrong with one of them is logged, and is nothing to whoever tells."""
+"""Notifying those who watch: what goes wrong with one of them is logged, and is nothing to whoever notifies."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -9,8 +9,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-def tell(watchers: Iterable[Callable[[T], None]], news: T) -> None:
-    """Tell each of them. What is told has happened, so nothing that a watcher raises may look as if it had not."""
+def notify(watchers: Iterable[Callable[[T], None]], news: T) -> None:
+    """Call each of them. What it hears of has happened, so nothing that it raises may look as if it had not."""
     for watcher in watchers:
         try:
             watcher(news)

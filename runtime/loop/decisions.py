@@ -47,7 +47,7 @@ async def decide(
     record = advanced(run.record, Happening.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
     with runs.unsettling(run):
-        await services.directory.keep(draft, SavePause(answered), SaveRun(record))
+        await services.directory.commit(draft, SavePause(answered), SaveRun(record))
     run.record, run.pending, run.pause = record, [], None
     for pending in calls:
         if pending.call.id == pause.call_id:

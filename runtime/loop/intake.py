@@ -78,7 +78,7 @@ class Intake:
 
         It must not be at work, nor wait for a person, nor have gone further.
         """
-        if not fits(session.items, session.trace, turn.told):
+        if not fits(session.items, session.trace, turn.request_items):
             return False
         if session.open_run is None:
             return True
@@ -94,11 +94,11 @@ class Intake:
         """
         session = found.session
         waiting = await self._waiting_run(session)
-        if waiting is not None and waiting.record.input_digest == turn.told.digest:
+        if waiting is not None and waiting.record.input_digest == turn.request_items.digest:
             calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
-        splice = plan(turn.mode.value, session.items, session.trace, turn.told)
+        splice = plan(turn.mode.value, session.items, session.trace, turn.request_items)
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
@@ -112,7 +112,7 @@ class Intake:
             InvalidRequest and its kin: the turn is not valid.
         """
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
-        splice = plan(turn.mode.value, session.items, session.trace, turn.told)
+        splice = plan(turn.mode.value, session.items, session.trace, turn.request_items)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
@@ -168,7 +168,7 @@ class Intake:
         kept = [SaveCall(record) for _, record in fresh]
         if missing:
             with self._runs.unsettling(run):
-                await self._services.directory.keep(Draft(session), *kept)
+                await self._services.directory.commit(Draft(session), *kept)
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
         options = inherited(self._options(turn, model, session), run.options, turn)
@@ -184,12 +184,12 @@ class Intake:
             now,
             model=model.id,
             options=options.dump(),
-            input_digest=turn.told.digest,
+            input_digest=turn.request_items.digest,
         )
         draft = Draft(session)
         draft.save()
         with self._runs.unsettling(run):
-            await self._services.directory.keep(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
+            await self._services.directory.commit(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
         _take(run, calls, fresh)
         run.record, run.pending, run.tool_rounds = record, [], 0
         run.keep_options(options)
@@ -224,7 +224,7 @@ class Intake:
         run = self._run(turn, model, draft, options, len(new), whole)
         self._let_run(draft, turn, run)
         with self._runs.unsettling(run, *([] if superseded is None else [superseded])):
-            await self._services.directory.keep(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
+            await self._services.directory.commit(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
         if superseded is not None and ended is not None:
             self._runs.closed(superseded, ended)
         return Admitted(run, [], prompt=whole.settled())
@@ -251,7 +251,7 @@ class Intake:
             first_item=len(draft.items) - new,
             options=options.dump(),
             usage={},
-            input_digest=turn.told.digest,
+            input_digest=turn.request_items.digest,
         )
         run = Run(record, session.id, stored=session.stored)
         run.keep_options(options)

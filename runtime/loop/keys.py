@@ -64,4 +64,4 @@ class Keys:
 
 
 def _body_digest(turn: Turn) -> str:
-    return turn.body_digest or turn.told.digest
+    return turn.body_digest or turn.request_items.digest

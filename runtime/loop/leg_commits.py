@@ -46,12 +46,12 @@ class LegCommits:
     async def _commit(self, *changes: Beside) -> None:
         if self.draft.is_empty:  # results of calls that were made at once come at once
             try:
-                await self._services.directory.keep(Draft(self._session), *changes)
+                await self._services.directory.commit(Draft(self._session), *changes)
             except TenutoError:
                 self.draft.also(*changes)
                 raise
             return
-        await self._services.directory.keep(self.draft, *changes)
+        await self._services.directory.commit(self.draft, *changes)
         self.draft = Draft(self._session)
 
     # Pauses. `calls` are all of the round; they are kept as they stand.

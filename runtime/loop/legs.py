@@ -19,7 +19,7 @@ from tenuto.runtime.loop.services import Services
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
-from tenuto.sessions.watchers import tell
+from tenuto.sessions.watchers import notify
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Legs:
             self._places.remove(seat)
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)
-            tell(self._watchers, run)
+            notify(self._watchers, run)
 
     async def rest(self) -> None:
         """Return when no leg is under way or about to be."""

@@ -7,7 +7,7 @@ from typing import Literal
 from tenuto.pipelines.base import Sampling, ToolChoice
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.principal import Principal
-from tenuto.sessions.told import Told
+from tenuto.sessions.request_items import RequestItems
 from tenuto.tools.approvals import Permission
 
 
@@ -87,8 +87,8 @@ class Turn:
     continues: bool = False
     idempotency_key: str | None = None
     body_digest: str | None = None
-    told: Told = field(init=False, repr=False, compare=False)
+    request_items: RequestItems = field(init=False, repr=False, compare=False)
     """The items as matching and splicing look at them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "told", Told(self.items))
+        object.__setattr__(self, "request_items", RequestItems(self.items))

@@ -177,7 +177,7 @@ class Runs:
         draft.ahead.open_run = None
         record = await self.closing(run, draft, happening)
         with self.unsettling(run):
-            await self._services.directory.keep(draft)
+            await self._services.directory.commit(draft)
         self.closed(run, record)
 
     async def closing(self, run: Run, draft: Draft, happening: Happening) -> RunRecord:

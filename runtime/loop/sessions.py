@@ -46,20 +46,20 @@ class Sessions:
 
     async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
         there = await self._directory.get(session.principal, session.id) is session
-        if not there or not fits(session.items, session.trace, turn.told, at):
+        if not there or not fits(session.items, session.trace, turn.request_items, at):
             return None
-        twin = self._directory.twin(session, at, implicit=True)
-        self._directory.hold(twin)
-        return Found(twin, whole(twin))
+        fork = self._directory.fork(session, at, implicit=True)
+        self._directory.register(fork)
+        return Found(fork, whole(fork))
 
     async def fork(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items, with the notes. Raises NotFound, InvalidRequest, Conflict."""
-        twin = await self._owners.ask((principal, id), partial(self._twin, principal, id, at, new_id))
-        await self._owners.ask((principal, twin.id), partial(self._directory.add, twin))
-        return twin
+        fork = await self._owners.ask((principal, id), partial(self._forked, principal, id, at, new_id))
+        await self._owners.ask((principal, fork.id), partial(self._directory.add, fork))
+        return fork
 
-    async def _twin(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
-        return self._directory.twin(await self._existing(principal, id), at, new_id)
+    async def _forked(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
+        return self._directory.fork(await self._existing(principal, id), at, new_id)
 
     async def snapshot(self, principal: str, id: str) -> Session:
         """A session as it is now, to be exported. Raises NotFound, SessionDamaged."""

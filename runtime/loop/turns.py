@@ -110,7 +110,7 @@ class Turns:
         found = None
         if turn.match and turn.stored:
             fetch = self._sessions.fetch
-            found = await self._directory.match(turn.principal.id, turn.user, turn.told, fetch)
+            found = await self._directory.match(turn.principal.id, turn.user, turn.request_items, fetch)
         if found is None:
             return await self._start_new(turn, model)
         session, at = found
@@ -169,4 +169,4 @@ async def _leave(follower: Follower | None) -> None:
 async def _read(turn: Turn) -> None:
     """Look at what a turn tells, in a worker thread where that is long."""
     if not DIGESTED.holds(turn.items):
-        await anyio.to_thread.run_sync(turn.told.read)
+        await anyio.to_thread.run_sync(turn.request_items.read)

@@ -16,10 +16,10 @@ from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunRecord, RunStatus
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 from tenuto.sessions.tokens import Tokens
-from tenuto.sessions.told import Told
 
 HI, HO = UserItem("hi"), AssistantItem("ho")
 CALL = AssistantItem("", "", (ToolCall("c", "f", "{}"),))
@@ -49,7 +49,7 @@ async def kept(directory: Directory, id: str, *items: Item, **values: Any) -> Se
     session = await directory.get_or_create("alice", id)
     for name, value in values.items():
         setattr(session, name, value)
-    await directory.keep(saving(session, *items))
+    await directory.commit(saving(session, *items))
     return session
 
 
@@ -111,7 +111,7 @@ async def test_a_session_in_memory_only_is_never_in_the_store_and_goes_at_its_ti
     directory: Directory, store: Store, clock: Clock
 ) -> None:
     session = directory.new("alice", stored=False)
-    await directory.keep(saving(session, HI))
+    await directory.commit(saving(session, HI))
     id, uid = session.id, session.uid
     del session
     gc.collect()
@@ -130,7 +130,7 @@ async def unstored(directory: Directory, principal: str, **values: Any) -> Sessi
     session = directory.new(principal, stored=False)
     for name, value in values.items():
         setattr(session, name, value)
-    await directory.keep(Draft(session))
+    await directory.commit(Draft(session))
     return session
 
 
@@ -183,7 +183,7 @@ async def test_an_implicit_session_stays_one_until_somebody_commits_that_it_is_n
     directory: Directory, store: Store
 ) -> None:
     session = directory.new("alice", user="u")
-    await directory.keep(saving(session))
+    await directory.commit(saving(session))
     assert [one.id for one in await directory.list("alice")] == []
     assert [one.id for one in await directory.list("alice", implicit=True)] == [session.id]
     assert await directory.get_or_create("alice", session.id) is session
@@ -191,14 +191,14 @@ async def test_an_implicit_session_stays_one_until_somebody_commits_that_it_is_n
     draft = Draft(session)
     draft.save()
     draft.ahead.implicit, draft.ahead.expires_at = False, None
-    await directory.keep(draft)
+    await directory.commit(draft)
     found = (await directory.list("alice"))[0]
     assert (found.id, found.implicit, found.expires_at, found.user) == (session.id, False, None, "u")
 
 
 async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Directory, clock: Clock) -> None:
     session = directory.new("alice")
-    await directory.keep(saving(session))
+    await directory.commit(saving(session))
     id, uid = session.id, session.uid
     del session
     clock.now += DAY - 1
@@ -213,13 +213,13 @@ async def test_an_implicit_session_lives_a_day_from_its_last_use(directory: Dire
 
 async def test_the_id_of_an_expired_session_is_free_again(directory: Directory, clock: Clock) -> None:
     session = directory.new("alice")
-    await directory.keep(saving(session))
+    await directory.commit(saving(session))
     clock.now += DAY
     again = await directory.get_or_create("alice", session.id)
     assert again.uid != session.uid
-    await directory.keep(saving(again))
+    await directory.commit(saving(again))
     with pytest.raises(NotFound):
-        await directory.keep(saving(session))
+        await directory.commit(saving(session))
 
 
 async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory: Directory, store: Store) -> None:
@@ -228,7 +228,7 @@ async def test_a_deleted_session_is_unknown_and_takes_no_more_commits(directory:
     assert await directory.get("alice", "s") is None
     assert await store.session_by_uid(session.uid) is None
     with pytest.raises(NotFound):
-        await directory.keep(saving(session))
+        await directory.commit(saving(session))
     with pytest.raises(NotFound):
         await directory.delete("alice", "s")
 
@@ -242,10 +242,10 @@ async def test_a_session_is_as_it_was_where_a_commit_fails(directory: Directory,
     draft.grow("f", [(1, 2), (3,)])
     draft.ahead.open_run, draft.ahead.approved = "r", frozenset({"t"})
     with pytest.raises(StoreFailed):
-        await directory.keep(draft, SaveKey("alice", "k", "no run", "", 0.0))
+        await directory.commit(draft, SaveKey("alice", "k", "no run", "", 0.0))
     assert session == before
     assert await store.session("alice", "s") == before
-    await directory.keep(draft)
+    await directory.commit(draft)
     assert (session.items, session.open_run, session.ledgers["f"].tokens[:]) == ([HI, HO], "r", [1, 2, 3])
     assert await store.session("alice", "s") == session
 
@@ -255,7 +255,7 @@ async def test_a_commit_goes_on_when_the_one_who_waits_for_it_is_gone(directory:
     draft = Draft(session)
     draft.add([HO])
     async with anyio.create_task_group() as group:
-        group.start_soon(directory.keep, draft)
+        group.start_soon(directory.commit, draft)
         await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
     assert session.items == [HI, HO]
@@ -276,7 +276,7 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
         directory, "s", HI, HO, HI, ledgers={"f": ledger}, server_tools=tools, approved=frozenset({"t"}), user="u"
     )
     await directory.put_note(origin.uid, "k", "v")
-    fork = directory.twin(origin, None, "twin")
+    fork = directory.fork(origin, None, "twin")
     await directory.add(fork)
     assert fork == replace(
         origin,
@@ -297,7 +297,7 @@ async def test_a_fork_is_a_session_of_its_own(directory: Directory, store: Store
 
 async def fork(directory: Directory, session: Session, at: int | None = None, new_id: str | None = None) -> Session:
     """A fork as the owners of both sessions make it."""
-    twin = directory.twin(session, at, new_id)
+    twin = directory.fork(session, at, new_id)
     await directory.add(twin)
     return twin
 
@@ -333,7 +333,7 @@ async def test_a_fork_takes_completed_items(directory: Directory, items: list[It
 
 async def test_a_fork_is_implicit_where_nobody_named_it_and_its_origin_is(directory: Directory) -> None:
     explicit, implicit = await kept(directory, "s", HI, HO), directory.new("alice")
-    await directory.keep(saving(implicit))
+    await directory.commit(saving(implicit))
     forks = [
         await fork(directory, explicit),
         await fork(directory, implicit),
@@ -360,7 +360,7 @@ async def test_an_import_replaces_the_session_of_its_id(directory: Directory, st
     assert await store.session("alice", "s") == new
     assert list((await store.notes("new")).items()) == [("b", "1"), ("a", "2")]
     with pytest.raises(NotFound):
-        await directory.keep(saving(old))
+        await directory.commit(saving(old))
 
 
 async def test_an_import_waits_for_nobody(directory: Directory) -> None:
@@ -372,27 +372,27 @@ async def test_an_import_waits_for_nobody(directory: Directory) -> None:
 
 async def test_a_request_goes_on_with_the_one_session_that_fits(directory: Directory) -> None:
     session = directory.new("alice")
-    await directory.keep(saving(session, HI, HO))
-    assert await directory.match("alice", None, Told([HI, HO, HI])) == (session, 2)
-    assert await directory.match("alice", "u", Told([HI, HO, HI])) is None
-    assert await directory.match("bob", None, Told([HI, HO, HI])) is None
-    assert await directory.match("alice", None, Told([HI])) is None
+    await directory.commit(saving(session, HI, HO))
+    assert await directory.match("alice", None, RequestItems([HI, HO, HI])) == (session, 2)
+    assert await directory.match("alice", "u", RequestItems([HI, HO, HI])) is None
+    assert await directory.match("bob", None, RequestItems([HI, HO, HI])) is None
+    assert await directory.match("alice", None, RequestItems([HI])) is None
     twin = await fork(directory, session)
-    assert await directory.match("alice", None, Told([HI, HO, HI])) is None
-    await directory.keep(saving(twin, HI, AssistantItem("more")))
-    assert await directory.match("alice", None, Told([*twin.items, HI])) == (twin, 4)
-    assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) == (session, 2)
+    assert await directory.match("alice", None, RequestItems([HI, HO, HI])) is None
+    await directory.commit(saving(twin, HI, AssistantItem("more")))
+    assert await directory.match("alice", None, RequestItems([*twin.items, HI])) == (twin, 4)
+    assert await directory.match("alice", None, RequestItems([HI, HO, UserItem("other")])) == (session, 2)
 
 
 async def test_a_session_that_has_gone_further_is_matched_at_the_end_of_a_turn(directory: Directory) -> None:
     session = directory.new("alice")
-    await directory.keep(saving(session, HI, HO, UserItem("and?"), AssistantItem("so")))
+    await directory.commit(saving(session, HI, HO, UserItem("and?"), AssistantItem("so")))
     for again in (UserItem("other"), UserItem("and?")):
-        assert await directory.match("alice", None, Told([HI, HO, again])) == (session, 2)
-    assert await directory.match("alice", None, Told([HI, AssistantItem("no"), HI])) is None
+        assert await directory.match("alice", None, RequestItems([HI, HO, again])) == (session, 2)
+    assert await directory.match("alice", None, RequestItems([HI, AssistantItem("no"), HI])) is None
     twin = await fork(directory, session, 2)
-    await directory.keep(saving(twin, UserItem("or?"), AssistantItem("so")))
-    found = await directory.match("alice", None, Told([HI, HO, UserItem("third")]))
+    await directory.commit(saving(twin, UserItem("or?"), AssistantItem("so")))
+    found = await directory.match("alice", None, RequestItems([HI, HO, UserItem("third")]))
     assert found in [(session, 2), (twin, 2)], "they are the same up to there"
 
 
@@ -400,20 +400,20 @@ async def test_sessions_that_differ_in_what_the_client_never_saw_are_not_one(dir
     for result in ("1", "2"):
         session = directory.new("alice")
         call = AssistantItem("", "", (ToolCall("c", "f", "{}", server=True),))
-        await directory.keep(
+        await directory.commit(
             saving(session, HI, call, ToolResultItem("c", "f", result, server=True), HO, UserItem(result))
         )
-    assert await directory.match("alice", None, Told([HI, HO, UserItem("other")])) is None
+    assert await directory.match("alice", None, RequestItems([HI, HO, UserItem("other")])) is None
 
 
 async def test_a_branch_is_in_the_store_with_its_first_commit(directory: Directory, store: Store) -> None:
     origin = await kept(directory, "s", HI, HO, UserItem("and?"))
     await directory.put_note(origin.uid, "k", "v")
-    branch = directory.twin(origin, 2, implicit=True)
-    directory.hold(branch)
+    branch = directory.fork(origin, 2, implicit=True)
+    directory.register(branch)
     assert (branch.items, branch.implicit, branch.parent) == ([HI, HO], True, Parent(origin.uid, 2))
     assert await store.session_by_uid(branch.uid) is None
-    await directory.keep(Draft(branch, *whole(branch)))
+    await directory.commit(Draft(branch, *whole(branch)))
     assert await store.session_by_uid(branch.uid) == branch
     assert await store.notes(branch.uid) == {"k": "v"}
 
@@ -422,10 +422,10 @@ async def test_call_ids_tell_equal_sessions_apart(directory: Directory) -> None:
     made = []
     for id in "ab":
         session = directory.new("alice")
-        await directory.keep(saving(session, HI, AssistantItem("", "", (ToolCall(id, "f", "{}"),))))
+        await directory.commit(saving(session, HI, AssistantItem("", "", (ToolCall(id, "f", "{}"),))))
         made.append(session)
     for session, id in zip(made, "ab", strict=True):
-        assert await directory.match("alice", None, Told([*session.items, ToolResultItem(id, "f", "x")])) == (
+        assert await directory.match("alice", None, RequestItems([*session.items, ToolResultItem(id, "f", "x")])) == (
             session,
             2,
         )
@@ -436,7 +436,7 @@ async def test_a_session_with_an_open_run_does_not_expire(directory: Directory, 
     run = RunRecord("r", session.uid, "alice", "m", RunStatus.PAUSED, 1.0, 1.0, 0, {}, {})
     draft = saving(session)
     draft.ahead.open_run = run.id
-    await directory.keep(draft, SaveRun(run))
+    await directory.commit(draft, SaveRun(run))
     clock.now += 2 * DAY
     assert await expire(directory) == []
     assert await directory.get("alice", session.id) is session

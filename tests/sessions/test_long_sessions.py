@@ -48,7 +48,7 @@ async def long_session(directory: Directory, id: str) -> Session:
     draft.add(HISTORY)
     draft.grow("f", [(n, n + 1) for n in range(LONG)])
     draft.mark_turns(0)
-    await directory.keep(draft)
+    await directory.commit(draft)
     return session
 
 
@@ -71,7 +71,7 @@ async def test_a_fork_of_a_long_session_is_kept_beside_the_event_loop(
     directory = Directory(store)
     origin = await long_session(directory, "s")
     with on_the_loop(monkeypatch) as counts:
-        twin = directory.twin(origin, new_id="t")
+        twin = directory.fork(origin, new_id="t")
         await directory.add(twin)
         origin.ledgers["f"].cut(0)
     assert counts.total() <= FEW, counts
@@ -88,7 +88,7 @@ async def test_what_follows_a_long_history_is_found_by_its_turns(store: Store) -
     draft = Draft(session)
     draft.add(more)
     draft.mark_turns(LONG)
-    await directory.keep(draft)
+    await directory.commit(draft)
     trace = visible.Trace()
     trace.follow([*HISTORY, *more])
     assert session.trace.chains == trace.chains
@@ -126,5 +126,5 @@ def test_turns_have_the_digests_of_what_is_visible_up_to_their_ends(since: int) 
     items.append(AssistantItem("e"))
     trace = visible.Trace()
     found = trace.turns(items, since)
-    assert found == [(end, trace.until(items, end).digest.hex()) for end, _ in found]
+    assert found == [(end, trace.prefix(items, end).digest.hex()) for end, _ in found]
     assert [end for end, _ in found] == [end for end in (2, 4, 6) if end > since]

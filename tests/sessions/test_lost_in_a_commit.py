@@ -113,7 +113,7 @@ async def test_a_session_is_read_again_after_a_commit_that_was_lost(store: Store
     draft.add([HO])
     line.breaks = kept
     with pytest.raises(CommitUnsettled):
-        await directory.keep(draft)
+        await directory.commit(draft)
     again = await directory.get("alice", "s")
     assert again is not None
     assert again is not session

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tenuto.sessions import match
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
-from tenuto.sessions.told import Told
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.visible import Trace
 
 HI, HO, NEW = UserItem("hi"), AssistantItem("ho"), UserItem("new")
@@ -19,11 +19,11 @@ plain = st.lists(
 
 
 def wanted(request: list[Item]) -> list[str]:
-    return match.wanted(Told(request))
+    return match.prefix_digests(RequestItems(request))
 
 
 def fits(session: list[Item], request: list[Item], at: int | None = None) -> bool:
-    return match.fits(session, Trace(), Told(request), at)
+    return match.fits(session, Trace(), RequestItems(request), at)
 
 
 def test_a_first_request_looks_for_no_session() -> None:

@@ -27,7 +27,7 @@ async def session_in(directory: Directory, *, stored: bool = True) -> Session:
     draft = Draft(session)
     draft.save()
     draft.add([HI])
-    await directory.keep(draft)
+    await directory.commit(draft)
     return session
 
 
@@ -65,7 +65,7 @@ async def test_a_note_that_is_put_while_a_draft_is_committed_is_kept_beside_it(s
     draft.save()
     draft.add([HO])
     await directory.put_note(session.uid, "before", "1")
-    await asyncio.gather(directory.keep(draft), directory.put_note(session.uid, "beside", "2"))
+    await asyncio.gather(directory.commit(draft), directory.put_note(session.uid, "beside", "2"))
     assert session.notes == {"before": "1", "beside": "2"}
     assert session.items == [HI, HO]
     assert await store.session("alice", "s") == session
@@ -113,7 +113,7 @@ async def test_what_became_of_a_note_and_a_draft_is_read_when_both_are_known(
     monkeypatch.setattr(commits, "_COMMIT_S", 0.1)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")  # the store waits for it
-        both = (directory.keep(draft), directory.put_note(session.uid, "k", "x"))
+        both = (directory.commit(draft), directory.put_note(session.uid, "k", "x"))
         outcomes = await asyncio.gather(*both, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [CommitUnsettled] * 2
         assert session.notes == {}

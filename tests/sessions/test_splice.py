@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tenuto.errors import InvalidRequest
 from tenuto.sessions import splice as joining
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.splice import Splice
-from tenuto.sessions.told import Told
 from tenuto.sessions.visible import Trace, visible
 
 SYSTEM, HI, HO = SystemItem("be kind"), UserItem("hi"), AssistantItem("ho")
@@ -19,11 +19,11 @@ ONE, TWO = ToolResultItem("c1", "ask", "1"), ToolResultItem("c2", "tell", "2")
 
 
 def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
-    return joining.plan(mode, session, Trace(), Told(request))
+    return joining.plan(mode, session, Trace(), RequestItems(request))
 
 
 def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
-    return joining.splice(session, Trace(), Told(request))
+    return joining.splice(session, Trace(), RequestItems(request))
 
 
 @st.composite

@@ -7,7 +7,7 @@ import pytest
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.store import Store
-from tenuto.sessions.watchers import tell
+from tenuto.sessions.watchers import notify
 
 
 def fail(news: object) -> None:
@@ -16,7 +16,7 @@ def fail(news: object) -> None:
 
 def test_a_watcher_that_raises_keeps_no_other_from_its_news(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[str] = []
-    tell([fail, heard.append, fail], "news")
+    notify([fail, heard.append, fail], "news")
     assert heard == ["news"]
     assert caplog.text.count("I do not want to know of news") == 2
 
@@ -29,7 +29,7 @@ async def test_a_commit_is_kept_and_in_memory_although_a_watcher_raises(tmp_path
     draft = Draft(session)
     draft.save()
     draft.ahead.open_run = "r"
-    await directory.keep(draft)
+    await directory.commit(draft)
     assert session.open_run == "r"
     assert await directory.get("alice", "s") is session
     await directory.delete("alice", "s")

@@ -216,7 +216,7 @@ async def test_a_very_long_text_is_looked_at_beside_the_event_loop(
         here.append(threading.get_ident() == loop)
         return item_to_json(item)
 
-    monkeypatch.setattr("tenuto.sessions.told.item_to_json", to_json)
+    monkeypatch.setattr("tenuto.sessions.request_items.item_to_json", to_json)
     process = await open_process()
     with pytest.raises(ContextTooLong):
         await process.ask("x" * (DIGESTED.characters + 1))

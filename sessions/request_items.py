@@ -1,4 +1,4 @@
-"""What a request tells, in the forms in which matching and splicing look at it, each made once. Pure."""
+"""A request's items in the forms in which matching and splicing look at them, each made once. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, item_to_j
 from tenuto.sessions.visible import Trace, canonical
 
 
-class Told:
+class RequestItems:
     """A request's items. What is asked of it first takes as long as there are items; `read` does all of that at once.
 
     It may be read in another thread, if nobody asks meanwhile.
@@ -19,7 +19,7 @@ class Told:
 
     def read(self) -> None:
         """Make all forms."""
-        _ = self.digest, self.particular, self.spoken
+        _ = self.digest, self.to_compare, self.first_assistant
 
     @cached_property
     def canonical(self) -> list[Item]:
@@ -34,15 +34,15 @@ class Told:
         return trace
 
     @cached_property
-    def spoken(self) -> int:
+    def first_assistant(self) -> int:
         """The first visible item that is the assistant's; how many there are where none is."""
         seen = self.trace.visible
         return next((place for place, one in enumerate(seen) if isinstance(one.item, AssistantItem)), len(seen))
 
     @cached_property
-    def particular(self) -> list[int]:
+    def to_compare(self) -> list[int]:
         """The visible items of which equal digests leave something to compare: reasoning or the ids of calls."""
-        return [place for place, one in enumerate(self.trace.visible) if _is_particular(one.item)]
+        return [place for place, one in enumerate(self.trace.visible) if _leaves_more(one.item)]
 
     @cached_property
     def digest(self) -> str:
@@ -50,7 +50,7 @@ class Told:
         return hashlib.sha256("\n".join(map(item_to_json, self.items)).encode()).hexdigest()
 
 
-def _is_particular(item: Item) -> bool:
+def _leaves_more(item: Item) -> bool:
     if isinstance(item, AssistantItem):
         return bool(item.reasoning) or any(call.id for call in item.calls)
     return isinstance(item, ToolResultItem) and bool(item.call_id)
