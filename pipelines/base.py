@@ -71,6 +71,8 @@ class GrammarSource:
     opener: int | None = None
     once: bool = False
     banned: frozenset[int] = frozenset()
+    unenforced: tuple[str, ...] = ()
+    """In words, which strict tools it holds to any JSON object all the same, and why."""
 
 
 class Constraint(Protocol):
@@ -216,8 +218,8 @@ class Codec(Protocol):
             InvalidRequest: what is asked for cannot be enforced: a call, where none is possible, or the answer.
         """
 
-    def knows_grammar(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
-        """Whether `grammar` has at hand what calls that may be made are held to; else it compiles."""
+    def unenforced(self, tools: Sequence[ToolSpec], *, parallel: bool) -> tuple[str, ...] | None:
+        """What `grammar` says so of where calls may be made; None where it is not at hand, and `grammar` compiles."""
 
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""

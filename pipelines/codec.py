@@ -198,13 +198,9 @@ class TemplateCodec:
         """
         return self._grammars.source(tools, choice, parallel=parallel, answer=answer)
 
-    def knows_grammar(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
-        """Whether `grammar` has at hand what calls that may be made are held to; else it compiles."""
-        return self._grammars.is_known(tools, parallel=parallel)
-
-    def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
-        """In words, which strict tools are held to any JSON object all the same, and why."""
-        return self._grammars.diagnostics(tools)
+    def unenforced(self, tools: Sequence[ToolSpec], *, parallel: bool) -> tuple[str, ...] | None:
+        """What `grammar` says so of where calls may be made; None where it is not at hand, and `grammar` compiles."""
+        return self._grammars.unenforced(tools, parallel=parallel)
 
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""

@@ -5,6 +5,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -50,7 +51,7 @@ class Grammars:
         self._form = form
         self._lock = threading.Lock()
         # By digest, and bounded by the bytes of the grammars: clients send schemas of megabytes.
-        self._sources: LRUCache[bytes, tuple[GrammarSource, list[str]]] = LRUCache(_CACHE_BYTES, _source_bytes)
+        self._sources: LRUCache[bytes, GrammarSource] = LRUCache(_CACHE_BYTES, _source_bytes)
         self._faults: LRUCache[bytes, str] = LRUCache(1024)
         self._compiled: LRUCache[bytes, tuple[LLMatcher, int]] = LRUCache(_COMPILED_BYTES, itemgetter(1))
 
@@ -68,27 +69,24 @@ class Grammars:
             if not tools or opener is None:
                 what = "no tool to call" if opener else "no way to call tools"
                 raise InvalidRequest(f"a tool call is required, and there is {what}", "tool_choice")
-            return self._source(tools, choice, parallel)[0]
+            return self._source(tools, choice, parallel)
         if answer is not None:
             return self._answer(tools if choice is ToolChoice.AUTO and opener else (), parallel, answer)
         if not tools or opener is None or opener.id is None:
             return None
         if choice is ToolChoice.NONE:
             return GrammarSource(banned=frozenset({opener.id}))
-        return self._source(tools, choice, parallel)[0]
+        return self._source(tools, choice, parallel)
 
-    def is_known(self, tools: Sequence[ToolSpec], *, parallel: bool) -> bool:
-        """Whether `source` has at hand what calls that may be made are held to; else it compiles."""
+    def unenforced(self, tools: Sequence[ToolSpec], *, parallel: bool) -> tuple[str, ...] | None:
+        """What `source` says so of where calls may be made; None where it is not at hand, and `source` compiles."""
         opener = self._form.opener
         if not tools or opener is None or opener.id is None:
-            return True
-        return _key(tools, ToolChoice.AUTO, parallel, "") in self._sources
-
-    def diagnostics(self, tools: Sequence[ToolSpec]) -> list[str]:
-        """In words, which tools are held to any JSON object though they are strict, and why."""
-        if self._form.opener is None or not tools:
-            return []
-        return list(self._source(tools, ToolChoice.REQUIRED, True)[1])
+            return ()
+        key = _key(tools, ToolChoice.AUTO, parallel, "")
+        with self._lock:
+            known = self._sources.get(key)
+        return None if known is None else known.unenforced
 
     def constraint(self, source: GrammarSource) -> Constraint:
         """A source's grammar at its beginning.
@@ -110,11 +108,9 @@ class Grammars:
         except (GenerationFailed, RecursionError) as error:
             why = str(error).removeprefix(_NOT_COMPILED) or "it is nested too deeply"
             raise InvalidRequest(f"the schema of the answer cannot be enforced: {why}", "response_format") from error
-        return self._source(tools, ToolChoice.AUTO, parallel, rule)[0]
+        return self._source(tools, ToolChoice.AUTO, parallel, rule)
 
-    def _source(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str = ""
-    ) -> tuple[GrammarSource, list[str]]:
+    def _source(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str = "") -> GrammarSource:
         key = _key(tools, choice, parallel, answer)
         with self._lock:
             known = self._sources.get(key)
@@ -123,9 +119,7 @@ class Grammars:
             _keep(self._lock, self._sources, key, known)
         return known
 
-    def _build(
-        self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str
-    ) -> tuple[GrammarSource, list[str]]:
+    def _build(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str) -> GrammarSource:
         faults: list[str] = []
         schemas = [self._schema(tool, faults) for tool in tools]
         names = [tool.name for tool in tools]
@@ -136,7 +130,7 @@ class Grammars:
             # Each alone compiles, all together are too much.
             faults.append(f"the schemas of these tools are not enforced: {error}")
             source = self._assemble(names, [_ANY_OBJECT] * len(tools), choice, parallel, answer)
-        return source, faults
+        return replace(source, unenforced=tuple(faults))
 
     def _assemble(
         self, names: Sequence[str], schemas: Sequence[JsonObject], choice: ToolChoice, parallel: bool, answer: str
@@ -195,8 +189,8 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _source_bytes(known: tuple[GrammarSource, list[str]]) -> int:
-    return len(known[0].lark) + sum(map(len, known[1])) + 1
+def _source_bytes(source: GrammarSource) -> int:
+    return len(source.lark) + sum(map(len, source.unenforced)) + 1
 
 
 def _keep(lock: threading.Lock, cache: LRUCache[bytes, T], key: bytes, value: T) -> None:

@@ -23,6 +23,7 @@ from tenuto.runtime.loop.events import (
     ToolReturned,
     Usage,
 )
+from tenuto.runtime.loop.options import Unenforced
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
 
@@ -84,6 +85,12 @@ def copied(answer: Answer) -> Answer:
 def with_broken_call(answer: Answer, event: CallBroken) -> None:
     """Note for the client that what looked like a call was none."""
     answer.diagnostics.append({"kind": "broken_call", "reason": event.reason, "text": event.text})
+
+
+def with_unenforced(answer: Answer, unenforced: Sequence[Unenforced]) -> Answer:
+    """Note for the client what it asked for and the model could not be held to."""
+    answer.diagnostics += [{"kind": "not_enforced", "what": each.what, "reason": each.reason} for each in unenforced]
+    return answer
 
 
 def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:

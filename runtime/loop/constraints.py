@@ -1,12 +1,13 @@
 """Whether a model can be held to what a request asks for: found out before anything of a session changes."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import anyio
 
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import Codec, Sampling, ToolChoice
-from tenuto.runtime.loop.options import RunOptions
+from tenuto.runtime.loop.options import RunOptions, Unenforced
 from tenuto.runtime.loop.requests import ResponseFormat
 from tenuto.sessions.items import JsonObject
 
@@ -20,29 +21,43 @@ def check_bias(codec: Codec, sampling: Sampling) -> None:
 
 
 async def constrained(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
-    """The options with the schema that the answer is held to. Compiles in a thread what the rounds will need: the event
-    loop finds it made.
+    """The options with the schema that the answer is held to, and with what cannot be enforced. Compiles in a thread
+    what the rounds will need: the event loop finds it made.
 
     Raises:
         InvalidRequest: the model cannot be held to the calls or the answer that are asked for.
     """
-    if response is None and options.allowed is None and options.choice is not ToolChoice.REQUIRED:
-        tools = options.callable(options.choice)
-        if options.choice is ToolChoice.NONE or codec.knows_grammar(tools, parallel=options.parallel):
-            return options
+    if response is None and options.answer is None and options.allowed is None:
+        known = _at_hand(codec, options)
+        if known is not None:
+            return replace(options, unenforced=_of_tools(known))
     return await anyio.to_thread.run_sync(_constrain, codec, options, response)
 
 
+def _at_hand(codec: Codec, options: RunOptions) -> Iterable[str] | None:
+    """What cannot be enforced of the tools, where that is known without compiling."""
+    if options.choice is ToolChoice.NONE:
+        return ()
+    if options.choice is ToolChoice.REQUIRED:
+        return None
+    return codec.unenforced(options.callable(options.choice), parallel=options.parallel)
+
+
 def _constrain(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
-    wanted = replace(options, answer=None if response is None else _schema(response))
+    if response is None:  # an answer that is held to a schema all the same is so since an earlier request
+        kept = tuple(
+            each for each in options.unenforced if each.what == "response_format" and options.answer is not None
+        )
+        return replace(options, unenforced=(*kept, *_try(codec, options)))
+    wanted = replace(options, answer=_schema(response))
     try:
-        _try(codec, wanted)
+        return replace(wanted, unenforced=_try(codec, wanted))
     except InvalidRequest as error:
-        if response is None or response.strict or error.param != "response_format":
+        if response.strict or error.param != "response_format":
             raise
         wanted = replace(options, answer={})
-        _try(codec, wanted)
-    return wanted
+        loose = Unenforced("response_format", str(error))
+        return replace(wanted, unenforced=(loose, *_try(codec, wanted)))
 
 
 def _schema(response: ResponseFormat) -> JsonObject:
@@ -51,11 +66,20 @@ def _schema(response: ResponseFormat) -> JsonObject:
     return {} if response.schema is None else response.schema
 
 
-def _try(codec: Codec, options: RunOptions) -> None:
-    """Make the grammar of the first round and, where that must call, of those after it."""
+def _try(codec: Codec, options: RunOptions) -> tuple[Unenforced, ...]:
+    """Make the grammar of the first round and, where that must call, of those after it. Tells what they do not hold."""
+    found: list[str] = []
     choices = [options.choice, ToolChoice.AUTO] if options.choice is ToolChoice.REQUIRED else [options.choice]
     for choice in choices:
         tools = options.callable(choice)
         source = codec.grammar(tools, choice, parallel=options.parallel, answer=options.answer)
-        if source is None and options.allowed is not None and choice is not ToolChoice.NONE:
+        if source is not None:
+            found += source.unenforced
+        elif options.allowed is not None and choice is not ToolChoice.NONE:
             raise InvalidRequest("this model writes calls as text, and cannot be held to allowed tools", "tool_choice")
+    return _of_tools(found)
+
+
+def _of_tools(reasons: Iterable[str]) -> tuple[Unenforced, ...]:
+    """Each once, as they came."""
+    return tuple(Unenforced("tools", reason) for reason in dict.fromkeys(reasons))

@@ -1,7 +1,7 @@
 """What a run is held to, in a form that is stored with it, so that it can go on after a restart."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -10,6 +10,14 @@ from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec
 from tenuto.tools.approvals import Permission, strictest
+
+
+@dataclass(frozen=True, slots=True)
+class Unenforced:
+    """Something that the request asks for and the model cannot be held to; the reason is in words."""
+
+    what: Literal["tools", "response_format"]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,7 @@ class RunOptions:
     allowed: tuple[str, ...] | None = None
     answer: JsonObject | None = None
     choice_round: int = 1
+    unenforced: tuple[Unenforced, ...] = ()
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
     spent_before: int = 0

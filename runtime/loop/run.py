@@ -133,7 +133,10 @@ class Run:
 
     def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool, grace_s: float = 0.0) -> None:
         """A leg begins. One of a request has an answer of its own; one after a decision goes on with the last."""
-        answer = self._fresh_answer() if of_request else answers.gone_on(self.leg.answer)
+        if of_request:
+            answer = answers.with_unenforced(self._fresh_answer(), self.options.unenforced)
+        else:
+            answer = answers.gone_on(self.leg.answer)
         self.leg = LegState(answer, start=len(self._feed), scope=scope, is_claimed=of_request, grace_s=grace_s)
         self.cancelling = False
 

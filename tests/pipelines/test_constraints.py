@@ -76,9 +76,9 @@ def events_of(codec: TemplateCodec, tokens: Sequence[int]) -> list[TurnEvent]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_forced_turn_is_valid_calls_whatever_is_sampled(embedded_codec: TemplateCodec, name: str, seed: int) -> None:
     tools = [ToolSpec("tried", "", SCHEMAS[name]), ToolSpec('odd "name" \u00e9', "", SCHEMAS["none"])]
-    assert embedded_codec.diagnostics(tools) == []
     source = embedded_codec.grammar(tools, ToolChoice.REQUIRED, parallel=True)
     assert source is not None
+    assert source.unenforced == ()
     events = events_of(embedded_codec, walk(embedded_codec, embedded_codec.constraint(source), seed))
     finished = [event for event in events if isinstance(event, CallFinished)]
     assert finished
@@ -167,7 +167,7 @@ def test_without_tools_nothing_is_held(embedded_codec: TemplateCodec) -> None:
 def test_a_model_without_a_call_format_cannot_be_made_to_call(embedded_tokenizer: Tokenizer) -> None:
     codec = TemplateCodec("plain", embedded_tokenizer, "{% for m in messages %}{{ m.content }}{% endfor %}")
     assert codec.grammar([EMPTY], ToolChoice.AUTO, parallel=True) is None
-    assert codec.diagnostics([EMPTY]) == []
+    assert codec.unenforced([EMPTY], parallel=True) == ()
     with pytest.raises(InvalidRequest, match="no way to call"):
         codec.grammar([EMPTY], ToolChoice.REQUIRED, parallel=True)
 
@@ -190,10 +190,10 @@ def test_a_tool_that_cannot_be_held_may_be_called_with_any_object(
     embedded_codec: TemplateCodec, embedded_tokenizer: Tokenizer, tool: ToolSpec, said: list[str]
 ) -> None:
     tools = [tool, CALCULATOR]
-    assert [name for name in said if any(name in line for line in embedded_codec.diagnostics(tools))] == said
-    assert len(embedded_codec.diagnostics(tools)) == len(said)
     source = embedded_codec.grammar(tools, ToolChoice.REQUIRED, parallel=True)
     assert source is not None
+    assert [name for name in said if any(name in line for line in source.unenforced)] == said
+    assert len(source.unenforced) == len(said)
     tokens = embedded_tokenizer.template_tokens(LOOSE_TURN)
     force(embedded_codec.constraint(source), tokens, embedded_codec.info.vocabulary)
 

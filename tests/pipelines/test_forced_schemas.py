@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tenuto.pipelines.base import CallFinished, Codec, Pipeline, Sampling, TextDelta, ToolChoice
-from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import Round, Sampled, StopCause, Stopped
@@ -166,8 +165,9 @@ async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, 
 async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         tools = [ToolSpec("tell", "", schema)]
-        assert isinstance(pipeline.codec, TemplateCodec)
-        assert not pipeline.codec.diagnostics(tools)
+        grammar = pipeline.codec.grammar(tools, ToolChoice.REQUIRED, parallel=False)
+        assert grammar is not None
+        assert not grammar.unenforced
         parser = pipeline.codec.parser(calls=True)
         tokens = await say(engine, pipeline.codec, f"call-{number}", tools, None)
         events = [event for token in tokens for event in parser.push(token)] + parser.finish()
