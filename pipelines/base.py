@@ -295,7 +295,6 @@ class BackendInfo:
     bytes_per_token: int
     can_truncate: bool = True
     can_batch: bool = True
-    host_is_device: bool = False
     description: str = ""
     runs_on: str = ""
     """What computes it, in words: `llama.cpp`, `MLX on Metal`."""

@@ -27,7 +27,6 @@ class RunStatus(StrEnum):
 class PauseReason(StrEnum):
     """What a paused run waits for."""
 
-    SERVER_TOOL = "server_tool"
     CLIENT_TOOL = "client_tool"
     APPROVAL = "approval"
     INPUT = "input"

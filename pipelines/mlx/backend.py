@@ -106,7 +106,6 @@ class MlxBackend:
             bytes_per_token=max(1, -(-model.cache_bytes(context) // context)),
             can_truncate=model.can_cut(context),
             can_batch=model.can_batch,
-            host_is_device=True,
             description=model.description,
             runs_on=runs_on(),
         )

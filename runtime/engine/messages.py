@@ -43,7 +43,6 @@ class Residency(StrEnum):
 
     DEVICE = "device"
     HOST = "host"
-    DISK = "disk"
     NONE = "none"
 
 

@@ -1,4 +1,8 @@
-"""What MCP servers may ask of us in turn. The runtime above implements it; here is only what is needed of it."""
+"""What MCP servers may ask of us in turn: sampling, elicitation and roots, each answered by whoever makes the `Host`.
+
+`tenuto serve` offers none of them yet. What a server is told of that, and how its questions are matched to the calls
+that are in flight, is all here.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
