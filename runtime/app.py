@@ -20,6 +20,7 @@ from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api.routes import OwnApi, routes
 from tenuto.runtime.config import Settings
+from tenuto.runtime.data_folder.ownership import DataFolder
 from tenuto.runtime.dialects.base import DialectServices, MakeDialect
 from tenuto.runtime.dialects.openai.dialect import openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
@@ -44,7 +45,6 @@ from tenuto.runtime.mcp.server import build_server
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import Notebooks
 from tenuto.sessions.directory import Directory
-from tenuto.sessions.lock import DataFolder
 from tenuto.sessions.principal import Principal, Role
 from tenuto.sessions.store import Store
 from tenuto.tools.approvals import Permission

@@ -56,11 +56,11 @@ def _serve() -> click.Command:
 def _mcp() -> click.Command:
     def mcp(**given: Any) -> None:
         from tenuto.runtime.config import command_line, load
+        from tenuto.runtime.data_folder.local_server import LocalServer
         from tenuto.runtime.mcp.stdio import run
-        from tenuto.runtime.owner import Home
 
         flags = _flags(given)
-        run(Home(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
+        run(LocalServer(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
 
     return click.Command(
         "mcp",

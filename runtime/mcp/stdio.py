@@ -25,10 +25,10 @@ from pydantic import ValidationError
 
 from tenuto import __version__
 from tenuto.errors import ServerUnreachable, TenutoError
+from tenuto.runtime.data_folder.local_server import LocalServer
+from tenuto.runtime.data_folder.ownership import Owner
 from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.relay import Relay
-from tenuto.runtime.owner import Home
-from tenuto.sessions.lock import Owner
 
 logger = logging.getLogger(__name__)
 
@@ -39,24 +39,24 @@ QUESTIONS = 64
 """How often one call may ask its person something."""
 
 
-def run(home: Home) -> None:
+def run(local_server: LocalServer) -> None:
     """Serve until stdin ends. The log goes to stderr, as the protocol wants it."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="tenuto mcp: %(message)s")
     logging.captureWarnings(True)
-    anyio.run(_run, home)
+    anyio.run(_run, local_server)
 
 
-async def _run(home: Home) -> None:
+async def _run(local_server: LocalServer) -> None:
     async with anyio.create_task_group() as group:
-        server = proxy(home, group)
+        server = proxy(local_server, group)
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         group.cancel_scope.cancel()
 
 
-def proxy(home: Home, group: TaskGroup) -> Server[Any]:
+def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
     """The proxy as an MCP server for one client. Its connections to the owner live in `group`."""
-    upstream = _Upstream(home, group)
+    upstream = _Upstream(local_server, group)
     forward = _Forward(upstream, Relay(upstream.connection, group))
     return TellingServer(
         NAME,
@@ -166,8 +166,8 @@ class _Upstream:
     There are at most two: requests say what the client behind them can do, and some clients can ask a person.
     """
 
-    def __init__(self, home: Home, group: TaskGroup) -> None:
-        self._home, self._group = home, group
+    def __init__(self, local_server: LocalServer, group: TaskGroup) -> None:
+        self._local_server, self._group = local_server, group
         self._lock = anyio.Lock()
         self._connections: dict[bool, _Connection] = {}
         self._latest: _Connection | None = None
@@ -190,7 +190,7 @@ class _Upstream:
         """
         asks = can_ask(context)
         async with self._lock:
-            owner = await self._home.owner()
+            owner = await self._local_server.owner()
             connection = self._connections.get(asks)
             if connection is None or connection.broken or connection.owner != owner:
                 if connection is not None:

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 
 from tenuto.errors import InvalidRequest, ServerUnreachable, TenutoError, Unauthenticated
-from tenuto.runtime.owner import Home
+from tenuto.runtime.data_folder.local_server import LocalServer
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
 SILENCE_S = 60.0
@@ -36,13 +36,13 @@ class Refused(TenutoError):
 
 
 class Remote:
-    """A client of one server. With a `home`, who owns it is looked up before every request: it may be a new one.
+    """A client of one server. A `local_server` is looked up before every request: it may be a new process.
 
     Raises, in every method: `Refused` where the server says no, `ServerUnreachable` where it cannot be reached.
     """
 
-    def __init__(self, home: Home | None, url: str | None = None, api_key: str | None = None) -> None:
-        self._home, self._url, self._key = home, url, api_key
+    def __init__(self, local_server: LocalServer | None, url: str | None = None, api_key: str | None = None) -> None:
+        self._local_server, self._url, self._key = local_server, url, api_key
         self._http = httpx2.Client(timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S))
 
     def close(self) -> None:
@@ -130,8 +130,8 @@ class Remote:
     def _target(self) -> tuple[str, dict[str, str]]:
         if self._url is not None:
             return self._url.rstrip("/"), {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        assert self._home is not None
-        owner = anyio.run(self._home.owner)
+        assert self._local_server is not None
+        owner = anyio.run(self._local_server.owner)
         return str(owner.url), {"Authorization": f"Bearer {owner.secret}"}
 
 

@@ -34,14 +34,14 @@ def _with_server(command: Callable[..., None]) -> Callable[..., None]:
 def _remote(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
     """A client of the server that the options name; `server` is what one that is started gets besides."""
     from tenuto.runtime.config import command_line, load
-    from tenuto.runtime.owner import Home
+    from tenuto.runtime.data_folder.local_server import LocalServer
     from tenuto.runtime.terminal.client import Remote
 
-    home = None
+    local_server = None
     if given["url"] is None:
         flags = {name: value for name, value in {**given, **server}.items() if value and name not in ("url", "api_key")}
-        home = Home(load(flags).data_dir, command_line(flags), SECONDS_TO_START)
-    remote = Remote(home, given["url"], given["api_key"])
+        local_server = LocalServer(load(flags).data_dir, command_line(flags), SECONDS_TO_START)
+    remote = Remote(local_server, given["url"], given["api_key"])
     try:
         yield remote
     finally:

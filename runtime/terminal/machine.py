@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tenuto import __version__
 from tenuto.errors import ConfigurationError
-from tenuto.runtime.owner import LOG_NAME
+from tenuto.runtime.data_folder.local_server import LOG_NAME
+from tenuto.runtime.data_folder.ownership import Owner, read_owner
 from tenuto.runtime.terminal.report import Section, bytes_text
-from tenuto.sessions.lock import Owner, read_owner
 
 LEAST_FREE = 1 << 30
 """Bytes free on the data folder's disk below which the doctor warns."""

@@ -45,7 +45,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def secret(server: Server) -> str:
     """The local user's key."""
-    from tenuto.sessions.lock import read_owner
+    from tenuto.runtime.data_folder.ownership import read_owner
 
     owner = read_owner(server.data_dir)
     assert owner is not None

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tenuto.errors import ConfigurationError
-from tenuto.sessions.lock import DataFolder, read_owner
+from tenuto.runtime.data_folder.ownership import DataFolder, read_owner
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, LONG_TEXT, RULES
 from tests.mcp.test_http import answer_of, text_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.sessions.lock import read_owner
+from tenuto.runtime.data_folder.ownership import read_owner
 from tests.conftest import Start
 from tests.e2e.server import Server, environment, script
 from tests.terminal.screen import Terminal

@@ -10,12 +10,12 @@ import pytest
 from filelock import FileLock
 
 from tenuto.errors import ConfigurationError
-from tenuto.sessions.lock import DataFolder, read_owner
+from tenuto.runtime.data_folder.ownership import DataFolder, read_owner
 
 OWN = """
 import sys
 from pathlib import Path
-from tenuto.sessions.lock import DataFolder
+from tenuto.runtime.data_folder.ownership import DataFolder
 folder = DataFolder.acquire(Path(sys.argv[1]))
 folder.publish("http://127.0.0.1:1")
 print(folder.owner.secret, flush=True)

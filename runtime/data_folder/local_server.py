@@ -9,18 +9,18 @@ from pathlib import Path
 import anyio
 
 from tenuto.errors import ServerUnreachable
-from tenuto.sessions.lock import Owner, read_owner
+from tenuto.runtime.data_folder.ownership import Owner, read_owner
 
 LOG_NAME = "serve.log"
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.5
 
 
-class Home:
-    """A data folder, seen by a client of its owner.
+class LocalServer:
+    """The server that owns a data folder: the one that lives, or one that is started where none does.
 
-    `arguments` are those of the `tenuto serve` that is started where no owner lives; it gets `start_s` seconds, for
-    the models to load. It is detached, and stays when this process ends.
+    `arguments` are those of the `tenuto serve` that is started; it gets `start_s` seconds, for the models to load. It
+    is detached, and stays when this process ends.
     """
 
     def __init__(self, data_dir: Path, arguments: Sequence[str], start_s: float) -> None:
