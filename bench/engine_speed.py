@@ -20,7 +20,7 @@ from random_model import random_model
 from tenuto.pipelines.base import Pipeline, Sampling
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.runtime.engine.engine import Engine
-from tenuto.runtime.engine.messages import Round, Sampled
+from tenuto.runtime.engine.messages import Round, TokensSampled
 from tenuto.runtime.loop.engine_client import EngineClient
 
 
@@ -32,7 +32,7 @@ async def ours(engine: EngineClient, count: int) -> float:
     async def follow(number: int) -> None:
         prompt = range(1000 + number, 1000 + number + PROMPT)
         async for event in engine.submit(f"s{number}", prompt, limits, principal="bench"):
-            if isinstance(event, Sampled):
+            if isinstance(event, TokensSampled):
                 times[number].extend([time.perf_counter()] * len(event.tokens))
 
     await asyncio.gather(*(follow(number) for number in range(count)))

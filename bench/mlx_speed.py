@@ -39,7 +39,7 @@ from tenuto.pipelines.base import Sampling
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.pipelines.mlx import Model
 from tenuto.runtime.engine.engine import Engine
-from tenuto.runtime.engine.messages import Round, Sampled
+from tenuto.runtime.engine.messages import Round, TokensSampled
 from tenuto.runtime.loop.engine_client import EngineClient
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -89,7 +89,7 @@ async def by_engine(engine: EngineClient, count: int) -> float:
         async for event in engine.submit(
             f"s{number}", prompt(number), Round(TOKENS + 1, Sampling(), frozenset()), principal="bench"
         ):
-            if isinstance(event, Sampled):
+            if isinstance(event, TokensSampled):
                 times[number] += [time.perf_counter()] * len(event.tokens)
 
     await asyncio.gather(*(follow(number) for number in range(count)))

@@ -1,4 +1,4 @@
-"""A model's chat template: items in, template text and content slots out, cut at the items.
+"""A model's chat template: items in, template text and content placeholders out, cut at the items.
 
 Rendered as Hugging Face does it, with sentinels in place of content, and where the template does not look back, with a
 stand-in in place of a long past. No tokens here.
@@ -15,14 +15,14 @@ import jinja2
 from tenuto.errors import ModelLoadFailed, TemplateFailed
 from tenuto.pipelines import looking_back
 from tenuto.pipelines.message_fields import message_fields, tool_fields
-from tenuto.pipelines.slots import Slot, SlotTable, to_json
+from tenuto.pipelines.placeholders import Placeholder, PlaceholderTable, to_json
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
 from tenuto.pipelines.template_environment import BoundedEnvironment, BoundedTemplate
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolSpec, UserItem
 
-Part = str | Slot
-"""Template text, or the slot of a content."""
+Part = str | Placeholder
+"""Template text, or the placeholder of a content."""
 
 # What a template's own code can raise: Jinja's errors, and those of the Python operations that it uses.
 _TEMPLATE_ERRORS = (
@@ -50,7 +50,7 @@ class Suffix:
     items: tuple[tuple[Part, ...], ...]
     opening: tuple[Part, ...]
     first: int = 0
-    """The first new item's number, as the owner of its slots."""
+    """The first new item's number, as the owner of its placeholders."""
 
     @property
     def spans(self) -> tuple[tuple[Part, ...], ...]:
@@ -90,16 +90,16 @@ class ChatTemplate:
         """
 
         def parts(before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> object:
-            # As plain text: a slot of the one rendering equals no slot of the other.
+            # As plain text: a placeholder of the one rendering equals no placeholder of the other.
             suffix = self._suffix(before, new, tools)
-            return [[part.content if isinstance(part, Slot) else part for part in span] for span in suffix.spans]
+            return [[part.content if isinstance(part, Placeholder) else part for part in span] for span in suffix.spans]
 
         return looking_back.looks_back(parts, looking_back.named(BoundedEnvironment(to_json).parse(self.text)))
 
     def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
         """What follows the content of the last item `before`.
 
-        An item's content ends with its last slot; an assistant's ends where its turn is closed, after its calls.
+        An item's content ends with its last placeholder; an assistant's ends where its turn is closed, after its calls.
 
         Raises:
             TemplateFailed: the template refused the conversation, or has no place for one of the new items.
@@ -127,8 +127,10 @@ class ChatTemplate:
         What a template writes before a turn can end otherwise than what invites one, which ends as the invitation does.
         """
         owner = suffix.first + place
-        lead = list(takewhile(lambda part: not (isinstance(part, Slot) and part.owner == owner), suffix.items[place]))
-        text = lead.pop() if lead and not isinstance(lead[-1], Slot) else ""
+        lead = list(
+            takewhile(lambda part: not (isinstance(part, Placeholder) and part.owner == owner), suffix.items[place])
+        )
+        text = lead.pop() if lead and not isinstance(lead[-1], Placeholder) else ""
         return (*lead, _joined(text, invitation))
 
     def _suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
@@ -146,7 +148,7 @@ class ChatTemplate:
             parts = self.suffix([UserItem("x")], [], []).opening
         except TemplateFailed:
             return ""
-        return "".join(part for part in parts if not isinstance(part, Slot))
+        return "".join(part for part in parts if not isinstance(part, Placeholder))
 
     def call(self) -> str:
         """How the template writes a turn that calls `f` with {"a": "b"}; empty where it writes none."""
@@ -154,9 +156,9 @@ class ChatTemplate:
             parts = self._render(_PROBE, [_PROBE_TOOL], opening=False)
         except TemplateFailed:
             return ""
-        places = [place for place, part in enumerate(parts) if isinstance(part, Slot) and part.owner == 0]
+        places = [place for place, part in enumerate(parts) if isinstance(part, Placeholder) and part.owner == 0]
         turn = parts[places[-1] + 1 :] if places else parts
-        return "".join(part.content if isinstance(part, Slot) else part for part in turn)
+        return "".join(part.content if isinstance(part, Placeholder) else part for part in turn)
 
     def tool_json(self, tools: Sequence[ToolSpec]) -> str:
         """The JSON of a tool list, as templates see it."""
@@ -165,7 +167,7 @@ class ChatTemplate:
     def _render(
         self, items: Sequence[Item], tools: Sequence[ToolSpec], *, opening: bool, mapped: bool | None = None
     ) -> list[Part]:
-        table = SlotTable()
+        table = PlaceholderTable()
         mapped = self._mapped_arguments if mapped is None else mapped
         try:
             text = self._template.render(
@@ -195,16 +197,16 @@ class ChatTemplate:
         except TemplateFailed:
             return ""
         last = parts[-1] if parts else ""
-        return "" if isinstance(last, Slot) else last
+        return "" if isinstance(last, Placeholder) else last
 
     def _ends(self, items: Sequence[Item], parts: Sequence[Part]) -> list[tuple[int, int]]:
         """Where the content of each item ends: a part and an offset in it. Never falls.
 
-        A slot that comes again after the content of a later item belongs to that glue, not to its own item.
+        A placeholder that comes again after the content of a later item belongs to that glue, not to its own item.
         """
         places: dict[int, list[int]] = {}
         for place, part in enumerate(parts):
-            if isinstance(part, Slot) and part.owner is not None:
+            if isinstance(part, Placeholder) and part.owner is not None:
                 places.setdefault(part.owner, []).append(place)
         last: dict[int, int] = {}
         limit = len(parts)
@@ -223,9 +225,9 @@ class ChatTemplate:
         return ends
 
     def _turn_end(self, parts: Sequence[Part], place: int) -> tuple[int, int]:
-        """Where an assistant's turn is closed in the template text that follows its last slot."""
+        """Where an assistant's turn is closed in the template text that follows its last placeholder."""
         text = parts[place] if place < len(parts) else ""
-        if isinstance(text, Slot):
+        if isinstance(text, Placeholder):
             return place, 0
         found = (text.find(closing) for closing in self._closings)
         return place, next((offset for offset in found if offset >= 0), 0)
@@ -233,7 +235,7 @@ class ChatTemplate:
 
 def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:
     """A template that leaves a message out would make the model answer something else."""
-    placed = {part.owner for part in parts if isinstance(part, Slot)}
+    placed = {part.owner for part in parts if isinstance(part, Placeholder)}
     for index, item in enumerate(items[since:], since):
         if (
             index not in placed
@@ -259,7 +261,7 @@ def _between(parts: Sequence[Part], begin: tuple[int, int], end: tuple[int, int]
     found: list[Part] = []
     for place in range(first, min(last + 1, len(parts))):
         part = parts[place]
-        if not isinstance(part, Slot):
+        if not isinstance(part, Placeholder):
             part = part[skip if place == first else 0 : keep if place == last else None]
         elif place == last:
             break

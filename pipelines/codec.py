@@ -14,7 +14,7 @@ from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.content import ContentTokenizer, StreamDecoder
 from tenuto.pipelines.formats import format_of
 from tenuto.pipelines.formats.base import Surroundings
-from tenuto.pipelines.slots import Slot
+from tenuto.pipelines.placeholders import Placeholder
 from tenuto.pipelines.vocabulary import vocabulary_of
 from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
 
@@ -209,7 +209,7 @@ class TemplateCodec:
     def _part_tokens(self, parts: Sequence[Part]) -> list[int]:
         tokens: list[int] = []
         for part in parts:
-            if isinstance(part, Slot):
+            if isinstance(part, Placeholder):
                 tokens += self._content.tokens(part.content)
             else:
                 tokens += self._tokenizer.template_tokens(part)

@@ -94,7 +94,8 @@ class Grammars:
         Raises:
             GenerationFailed: the source is no grammar.
         """
-        return _Course(source, self._compile(source.lark) if source.lark else None, self._vocabulary, self._size)
+        start = self._compile(source.lark) if source.lark else None
+        return _GrammarConstraint(source, start, self._vocabulary, self._size)
 
     def _answer(self, tools: Sequence[ToolSpec], parallel: bool, schema: JsonObject) -> GrammarSource:
         """A turn whose text is one JSON value, or which calls instead where there are tools."""
@@ -199,7 +200,7 @@ def _keep(lock: threading.Lock, cache: LRUCache[bytes, T], key: bytes, value: T)
         cache[key] = value
 
 
-class _Course:
+class _GrammarConstraint:
     """A grammar in the course of one round; implements Constraint. Engine thread only.
 
     Three states: free (no matcher yet, or none any more), held (a matcher is at work), and over, where nothing is left

@@ -10,7 +10,7 @@ from tenuto.errors import ConfigurationError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def make_private(folder: Path, *names: str) -> None:
@@ -58,7 +58,7 @@ def _tighten(path: Path) -> None:
             f"{path} is open to other users (its mode is {_shown(left)}), and this one cannot change that; run"
             f" chmod go= {path} as its owner, or choose another --data-dir, which may be a new folder inside"
         )
-    log.warning("%s was open to other users (its mode was %s); now it is closed to them", path, _shown(mode))
+    logger.warning("%s was open to other users (its mode was %s); now it is closed to them", path, _shown(mode))
 
 
 def _shown(mode: int) -> str:

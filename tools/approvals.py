@@ -49,7 +49,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Verdict:
     """What may happen and why. A denial's reason is the result that the model and the user read."""
 
     permission: Permission
@@ -65,7 +65,7 @@ def decide(
     request_setting: Permission | None,
     client_can_answer: bool,
     remembered: bool,
-) -> Decision:
+) -> Verdict:
     """Decide about one call.
 
     `server_setting` is what the server's entry says of this tool, `global_setting` what `--agent-permission` says.
@@ -75,9 +75,9 @@ def decide(
     decision = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
     if request_setting is not None and request_setting.strictness > decision.permission.strictness:
         denied = f"The tool call {tool_name} was denied: " if request_setting is Permission.DENY else ""
-        decision = Decision(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
+        decision = Verdict(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
     if decision.permission is Permission.ASK and remembered:
-        return Decision(Permission.AUTO, "It has been approved for the rest of this session.")
+        return Verdict(Permission.AUTO, "It has been approved for the rest of this session.")
     return decision
 
 
@@ -87,18 +87,18 @@ def _settled(
     server_setting: Permission | None,
     global_setting: Permission | None,
     can_be_asked: bool,
-) -> Decision:
+) -> Verdict:
     """What the configuration says, before the request has its word."""
     if builtin:
-        return Decision(Permission.AUTO, "Built-in tools need no permission.")
+        return Verdict(Permission.AUTO, "Built-in tools need no permission.")
     for setting, place in ((server_setting, "its server's entry"), (global_setting, "--agent-permission")):
         if setting is Permission.DENY:
-            return Decision(setting, f"The tool call {tool_name} was denied: {place} says deny.")
+            return Verdict(setting, f"The tool call {tool_name} was denied: {place} says deny.")
         if setting is not None:
-            return Decision(setting, f"{place[0].upper()}{place[1:]} says {setting.value}.")
+            return Verdict(setting, f"{place[0].upper()}{place[1:]} says {setting.value}.")
     if can_be_asked:
-        return Decision(Permission.ASK, "Nothing is configured for it, so a person is asked.")
-    return Decision(
+        return Verdict(Permission.ASK, "Nothing is configured for it, so a person is asked.")
+    return Verdict(
         Permission.DENY,
         f"The tool call {tool_name} was denied: it needs permission and nobody can be asked. To allow it, set "
         '"permission" in its server\'s entry of the MCP configuration, or start with --agent-permission auto or ask.',

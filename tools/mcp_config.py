@@ -21,7 +21,7 @@ from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OTHERS_KEYS = frozenset({"description", "autoApprove", "alwaysAllow", "timeout", "icon"})
@@ -185,7 +185,7 @@ class _Reading:
             self._refuse(_first_problem(exc))
         unknown = sorted(set(entry.model_extra or {}) - _OTHERS_KEYS)
         if unknown:
-            _logger.warning("%s: unknown keys are ignored: %s", self.place, ", ".join(unknown))
+            logger.warning("%s: unknown keys are ignored: %s", self.place, ", ".join(unknown))
         return ServerConfig(
             name=name,
             target=self._target(entry),

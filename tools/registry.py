@@ -19,7 +19,7 @@ Check = Callable[[dict[str, Any], dict[str, Any]], Awaitable[list[str]]]
 
 _LIST_TIMEOUT_S = 10.0
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Registry:
                 with anyio.move_on_after(_LIST_TIMEOUT_S):
                     tools[server.name] = await server.list()
             except Exception:
-                _logger.exception("the tool server %s could not list its tools", server.name)
+                logger.exception("the tool server %s could not list its tools", server.name)
 
         async with anyio.create_task_group() as group:
             for server in self._servers.values():
@@ -142,7 +142,7 @@ class Registry:
         except (ToolFailed, ServerUnreachable):
             raise
         except Exception as exc:
-            _logger.exception("the tool %s failed", found.name)
+            logger.exception("the tool %s failed", found.name)
             message = f"{found.name} failed inside ({type(exc).__name__}); it may have had an effect"
             raise ToolFailed(message, may_have_run=True) from exc
 
@@ -169,7 +169,7 @@ def _export(listings: Sequence[tuple[str, Sequence[Tool]]]) -> dict[str, Exporte
         own: set[str] = set()
         for tool in tools:
             if tool.spec.name in own:
-                _logger.warning("the tool server %s lists %r twice; the first is taken", server, tool.spec.name)
+                logger.warning("the tool server %s lists %r twice; the first is taken", server, tool.spec.name)
                 continue
             own.add(tool.spec.name)
             name = _free_name(exported, server, tool.spec.name)

@@ -23,7 +23,7 @@ CHEAP_STEPS = 1_000_000
 _CACHE_BYTES = 8 << 20
 _PATTERN_BYTES = 1 << 20
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _PATTERNS = RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES)
 
 _Known = tuple[jsonschema_rs.Validator | None, int]
@@ -114,7 +114,7 @@ def _can_match(pattern: str) -> bool:
     try:
         jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=_PATTERNS, offline=True)
     except (ValueError, ValidationError):
-        _logger.warning("the pattern %.200r of a tool's schema is not checked: it needs more than one pass", pattern)
+        logger.warning("the pattern %.200r of a tool's schema is not checked: it needs more than one pass", pattern)
         return False
     return True
 

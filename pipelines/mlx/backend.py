@@ -15,7 +15,7 @@ from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.mlx import caches, packing
 from tenuto.pipelines.mlx.device import leave_thread, runs_on
 from tenuto.pipelines.mlx.model import Model
-from tenuto.pipelines.mlx.sampling import Choice, MlxSampler, Order, choose
+from tenuto.pipelines.mlx.sampling import ChosenTokens, MlxSampler, Order, choose
 from tenuto.pipelines.mlx.slots import Batch, Slots
 
 # What a pass costs beside its weights: building and starting it takes as long as reading about so many bytes.
@@ -43,7 +43,7 @@ class _Chosen:
     """The rows of one pass whose tokens are being chosen."""
 
     rows: list[int]
-    choice: Choice
+    choice: ChosenTokens
 
 
 @dataclass(slots=True)

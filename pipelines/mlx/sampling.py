@@ -92,7 +92,7 @@ class MlxSampler:
 
 
 @dataclass(slots=True)
-class Choice:
+class ChosenTokens:
     """The tokens of the rows of a pass, as a graph that is being computed."""
 
     logits: mx.array = field(repr=False)
@@ -128,11 +128,11 @@ class Told:
         return TokenLogprob(token, self.chosen[at].item(), tuple(zip(tokens, values, strict=True)))
 
 
-def choose(logits: mx.array, orders: Sequence[Order]) -> Choice:
+def choose(logits: mx.array, orders: Sequence[Order]) -> ChosenTokens:
     """Build the graph that chooses a token for each row of logits."""
     shaped = _mask(_shape(logits, orders), orders)
     tokens = _tokens(shaped, orders)
-    return Choice(shaped, tokens, mx.max(shaped, axis=-1), _tell(logits, tokens, orders))
+    return ChosenTokens(shaped, tokens, mx.max(shaped, axis=-1), _tell(logits, tokens, orders))
 
 
 def _check_mask(mask: Bitmask | None, vocabulary: int) -> None:

@@ -13,7 +13,7 @@ from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.runs import run_answer
 
 
-class Decision(Wire):
+class DecisionBody(Wire):
     """The answer. `message` is for the model to read where the call is denied."""
 
     decision: Literal["approve", "deny"]
@@ -29,7 +29,7 @@ class ApprovalsApi:
 
     async def decide(self, request: Request) -> Response:
         """Answer once. The run goes on by itself; its events are at /v1/runs/{id}/events."""
-        wire = validate(Decision, parse_object(await read_body(request)))
+        wire = validate(DecisionBody, parse_object(await read_body(request)))
         run = await self.runner.decide(
             principal_of(request),
             request.path_params["id"],

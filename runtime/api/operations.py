@@ -9,7 +9,7 @@ from tenuto.errors import (
     ShuttingDown,
     StoreFailed,
 )
-from tenuto.runtime.api.approvals import Decision
+from tenuto.runtime.api.approvals import DecisionBody
 from tenuto.runtime.api.health import StatusAnswer
 from tenuto.runtime.api.sessions import Fork
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
@@ -103,7 +103,7 @@ APPROVAL = Doc(
     "Answer a tool call that waits for a person",
     RunAnswer,
     "The run goes on by itself; its events are at /v1/runs/{id}/events.",
-    body=Decision,
+    body=DecisionBody,
     errors=(NotFound, AlreadyDecided, ShuttingDown, StoreFailed),
     example={"decision": "approve"},
 )

@@ -17,9 +17,9 @@ from tenuto.runtime.http.sse import EventStream, frame, one_line
 from tenuto.runtime.loop.events import RunEvent
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.schema.conversion import encoded
 from tenuto.runtime.schema.events import VERSION, ToldAgain
 from tenuto.runtime.schema.runs import run_answer
-from tenuto.runtime.schema.telling import encoded
 
 logger = logging.getLogger(__name__)
 

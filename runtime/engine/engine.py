@@ -13,7 +13,7 @@ from tenuto.runtime.engine.messages import Command, Report, Stop
 from tenuto.runtime.engine.worker import Worker
 from tenuto.threads import Drive, Driver, Next, Thread
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Engine:
         with anyio.move_on_after(timeout_s + 1):
             await anyio.to_thread.run_sync(partial(self._driver.join, timeout_s), abandon_on_cancel=True)
         if self._driver.is_alive():
-            log.error("the engine of %s did not stop within %g s", self._name, timeout_s)
+            logger.error("the engine of %s did not stop within %g s", self._name, timeout_s)
         self._end()
 
     @property

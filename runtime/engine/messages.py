@@ -148,7 +148,7 @@ class RoundUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class TokensSampled:
     """Tokens of a round, in order, as they are sampled. `logprobs` is empty, or has one for each token."""
 
     sequence: str
@@ -182,7 +182,7 @@ class Unknown:
     sequence: str
 
 
-RoundEvent = Sampled | Stopped | Failed
+RoundEvent = TokensSampled | Stopped | Failed
 """What becomes of a round."""
 
 Event = RoundEvent | Unknown

@@ -16,7 +16,7 @@ from tenuto.runtime.engine.sequence import Sequence
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import Tokens
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WORTH_SHARING = 16
 """A shared prefix of fewer tokens is cheaper to compute than to look after."""
@@ -190,7 +190,7 @@ class CacheResidency:
             try:
                 snapshot = self._backend.snapshot(slot)
             except Exception:  # a copy is a convenience: without it the victim is computed again
-                log.exception("the cache of sequence %s cannot be copied out", victim.id)
+                logger.exception("the cache of sequence %s cannot be copied out", victim.id)
             else:
                 self._keep_copy(victim, snapshot)
                 copied = True

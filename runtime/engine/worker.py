@@ -9,8 +9,7 @@ import queue
 import time
 from collections.abc import Callable
 
-from tenuto.pipelines.base import Pipeline, Row, RowFailed, TokenLogprob
-from tenuto.pipelines.base import Sampled as Samples
+from tenuto.pipelines.base import Pipeline, Row, RowFailed, Sampled, TokenLogprob
 from tenuto.runtime.engine.messages import (
     Cancel,
     Command,
@@ -22,12 +21,12 @@ from tenuto.runtime.engine.messages import (
     Report,
     Residency,
     RoundUsage,
-    Sampled,
     State,
     Stop,
     StopCause,
     Stopped,
     Submit,
+    TokensSampled,
     Unknown,
 )
 from tenuto.runtime.engine.opening import open_round
@@ -37,7 +36,7 @@ from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, p
 from tenuto.runtime.engine.sequence import Happening, Sequence
 from tenuto.threads import Next
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -74,7 +73,7 @@ class Worker:
                 self._cancel(sequence)
                 self._release(sequence)
         except Exception:
-            log.exception("the engine's thread ends")
+            logger.exception("the engine's thread ends")
             for sequence in self._roster:
                 if sequence.open is not None:
                     sequence.open.sampler.close()
@@ -120,7 +119,7 @@ class Worker:
         try:
             sequence.open = open_round(sequence, command, self._pipeline, self._residency)
         except Exception as error:  # what is refused fails its own round
-            log.exception("the round of sequence %s cannot begin", sequence.id)
+            logger.exception("the round of sequence %s cannot begin", sequence.id)
             self._fail(sequence, error)
 
     def _widen(self, command: Read) -> None:
@@ -157,7 +156,7 @@ class Worker:
         try:
             placed = self._residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
-            log.exception("the cache of sequence %s cannot be placed", sequence.id)
+            logger.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
             return True
         self._roster.on(sequence, Happening.ADMIT)
@@ -191,7 +190,7 @@ class Worker:
         try:
             samples = self._backend.collect(self._backend.launch(rows))
         except Exception as error:  # the caches of the batch are undefined now; all others are as they were
-            log.exception("a step over %d sequences failed", len(rows))
+            logger.exception("a step over %d sequences failed", len(rows))
             for sequence, _ in fed:
                 self._fail(sequence, error)
             return
@@ -209,12 +208,12 @@ class Worker:
             constraint = sequence.open.constraint
             mask = None if constraint is None else constraint.mask()
         except Exception as error:  # a grammar that fails is its own sequence's affair
-            log.exception("the grammar of sequence %s failed", sequence.id)
+            logger.exception("the grammar of sequence %s failed", sequence.id)
             self._fail(sequence, error)
             return None
         return Row(sequence.slot, start, sequence.tokens[start:], sequence.open.sampler, mask)
 
-    def _advance(self, fed: list[tuple[Sequence, int]], samples: Samples) -> None:
+    def _advance(self, fed: list[tuple[Sequence, int]], samples: Sampled) -> None:
         now = time.monotonic()
         for (sequence, tokens), sample in zip(fed, samples, strict=True):
             sequence.cached += tokens
@@ -225,7 +224,7 @@ class Worker:
             if sample is None:
                 continue
             if isinstance(sample, RowFailed):
-                log.error("sampling for sequence %s failed", sequence.id, exc_info=sample.error)
+                logger.error("sampling for sequence %s failed", sequence.id, exc_info=sample.error)
                 self._fail(sequence, sample.error)
                 continue
             if sequence.state is State.PREFILLING:
@@ -243,12 +242,12 @@ class Worker:
         opened.sampled += 1
         opened.window -= 1
         self._sampled += 1
-        self._events.append(Sampled(sequence.id, (token,), logprobs))
+        self._events.append(TokensSampled(sequence.id, (token,), logprobs))
         try:
             if opened.constraint is not None:
                 opened.constraint.accept(token)
         except Exception as error:  # as in _row
-            log.exception("the grammar of sequence %s failed", sequence.id)
+            logger.exception("the grammar of sequence %s failed", sequence.id)
             self._fail(sequence, error)
             return
         if token in opened.round.stop_tokens:
@@ -292,7 +291,7 @@ class Worker:
         try:
             self._residency.drop(sequence)
         except Exception:  # it is emptied again when it is used again
-            log.exception("the slot of sequence %s cannot be released", sequence.id)
+            logger.exception("the slot of sequence %s cannot be released", sequence.id)
 
     def _report(self) -> None:
         """Tell what has happened since the last report, if anything has."""

@@ -18,7 +18,7 @@ from tenuto.sessions.records import CallStatus
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import CallContext, ToolResult
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Commit = Callable[..., Awaitable[None]]
 
@@ -101,7 +101,7 @@ class CallRunner:
         except (ToolFailed, ServerUnreachable) as error:
             return ToolResult(f"Error: {error}", is_error=True)
         except Exception:  # a tool with a bug is one that failed: the others and the run go on
-            log.exception("the call of %s failed inside", call.name)
+            logger.exception("the call of %s failed inside", call.name)
             return ToolResult(f"Error: {call.name} failed; the server's log says how", is_error=True)
 
 

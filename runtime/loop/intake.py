@@ -117,7 +117,7 @@ class Intake:
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
         prompt = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
-        return tuple(prompt.whole(session.ledgers))
+        return tuple(prompt.all_tokens(session.ledgers))
 
     async def _waiting_run(self, session: Session) -> Run | None:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""

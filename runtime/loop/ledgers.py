@@ -67,7 +67,7 @@ class Prompt:
         taken = (*self.taken, *(token for span in self.spans for token in span))
         return replace(self, kept=self.kept + len(self.spans), taken=taken, spans=())
 
-    def whole(self, ledgers: Mapping[str, Ledger]) -> Tokens:
+    def all_tokens(self, ledgers: Mapping[str, Ledger]) -> Tokens:
         """All tokens in order. The ledgers are those that it was made from; they may have grown since."""
         ledger = ledgers.get(self.fingerprint)
         tokens = Tokens() if ledger is None else ledger.tokens.copy(self.known.length)

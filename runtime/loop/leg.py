@@ -33,7 +33,7 @@ from tenuto.sessions.records import CallStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CANCEL_WAIT_S = 30.0
 """How long a cancelled round may take to stop, which is one step of the engine."""
@@ -88,10 +88,10 @@ class Leg:
         except ShuttingDown as error:
             await self._break_off(Happening.INTERRUPT, "interrupted", error)
         except TenutoError as error:
-            log.warning("run %s failed: %s", self.run.id, error)
+            logger.warning("run %s failed: %s", self.run.id, error)
             await self._break_off(Happening.FAIL, "error", error)
         except Exception:
-            log.exception("run %s failed", self.run.id)
+            logger.exception("run %s failed", self.run.id)
             await self._break_off(Happening.FAIL, "error", TenutoError("an internal error; the server's log has it"))
         finally:
             self._give_back_place()
@@ -144,7 +144,7 @@ class Leg:
             place=self.place,
             named=self._named(),
             known=self._prompt.known,
-            whole=partial(self._prompt.whole, self.session.ledgers),
+            whole=partial(self._prompt.all_tokens, self.session.ledgers),
         )
 
     def _named(self) -> int:
@@ -318,11 +318,11 @@ class Leg:
             with anyio.fail_after(CANCEL_WAIT_S):
                 outcome = await reader.read(opened)
         except TimeoutError:
-            log.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
+            logger.error("the round of run %s did not stop within %g s", self.run.id, CANCEL_WAIT_S)
         except GenerationFailed as failure:
-            log.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
+            logger.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
         except Exception:  # what broke the run off may break its reading too; it ends all the same
-            log.exception("what run %s had said when it was stopped is lost", self.run.id)
+            logger.exception("what run %s had said when it was stopped is lost", self.run.id)
         else:
             if outcome.sampled:
                 self._keep_round(replace(outcome, item=replace(outcome.item, incomplete=True, calls=())))

@@ -24,7 +24,7 @@ from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
 from tenuto.sessions.session import Session
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LegCommits:
@@ -115,7 +115,7 @@ class LegCommits:
         The session is as it was last kept; housekeeping closes the run.
         """
         run = self._run
-        log.error("the end of run %s could not be kept", run.id, exc_info=failure)
+        logger.error("the end of run %s could not be kept", run.id, exc_info=failure)
         error = cause or failure
         if not isinstance(error, TenutoError):
             error = TenutoError("an internal error; the log has it")

@@ -21,7 +21,7 @@ from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.watchers import notify
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ADMISSION_S = 0.01
 """About how long a turn takes from its commit to its run."""
@@ -89,10 +89,10 @@ class Legs:
             with scope:
                 await leg.drive()
         except Exception:  # a bug in the leg is its run's; the others go on
-            log.exception("the leg of run %s ended in an error", run.id)
+            logger.exception("the leg of run %s ended in an error", run.id)
         finally:
             if run.working:
-                log.error("the leg of run %s ended without a word", run.id)
+                logger.error("the leg of run %s ended without a word", run.id)
                 run.unkept_end = RunDone(RunStatus.FAILED, "error", "an internal error", "internal")
                 run.emit(run.unkept_end)
             self._places.remove(seat)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from tenuto.runtime.engine.messages import WINDOW, Cancel, Command, Read, RoundEvent, Sampled, Submit
+from tenuto.runtime.engine.messages import WINDOW, Cancel, Command, Read, RoundEvent, Submit, TokensSampled
 
 TOLD_AFTER = WINDOW // 2
 """After so many tokens the engine is told that they have been read."""
@@ -59,7 +59,7 @@ class OpenRound:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         event = self._events.popleft()
-        if isinstance(event, Sampled):
+        if isinstance(event, TokensSampled):
             self._read += len(event.tokens)
             if self._read >= TOLD_AFTER:
                 self._tell(Read(self.command.sequence, self._read))

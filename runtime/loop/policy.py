@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tenuto.tools.approvals import Decision, Permission, Rules, decide
+from tenuto.tools.approvals import Permission, Rules, Verdict, decide
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import digest
 
@@ -23,7 +23,7 @@ class Policy:
     configured: Mapping[str, Rules] = field(default_factory=dict)
     everywhere: Permission | None = None
 
-    def decide(self, tool: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Decision:
+    def decide(self, tool: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Verdict:
         """Whether a server's tool may be called now, by its exported name."""
         found = self.registry.known(tool)
         server = None if found is None else found.server
@@ -40,11 +40,11 @@ class Policy:
             remembered=remembered,
         )
 
-    def decide_direct(self, tool: str, *, has_word: bool) -> Decision:
+    def decide_direct(self, tool: str, *, has_word: bool) -> Verdict:
         """Whether a tool may be called from outside any session. `has_word`: a person has approved this very call."""
         decision = self.decide(tool, request=None, can_answer=True, remembered=has_word)
         if decision.permission is Permission.ASK:
-            return Decision(Permission.ASK, NOBODY_ASKED.format(tool=tool))
+            return Verdict(Permission.ASK, NOBODY_ASKED.format(tool=tool))
         return decision
 
     def remembered_as(self, tool: str) -> str:

@@ -9,7 +9,7 @@ import anyio
 
 from tenuto.errors import ContextTooLong, GenerationFailed, InvalidRequest
 from tenuto.pipelines.base import Sampling
-from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, StopCause, Stopped, TokensSampled
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.constraints import check_bias
 from tenuto.runtime.loop.events import TextLogprob
@@ -85,7 +85,7 @@ class RawRun:
         while not self._over:
             event = await anext(self._round)
             match event:
-                case Sampled():
+                case TokensSampled():
                     piece = self._read(event)
                 case Stopped():
                     self.cause, self.usage = event.cause, event.usage
@@ -106,7 +106,7 @@ class RawRun:
             self.model.engine.release(self._sequence)
             self._ended(self)
 
-    def _read(self, event: Sampled) -> Shown:
+    def _read(self, event: TokensSampled) -> Shown:
         for logprob in event.logprobs:
             if logprob is not None:
                 self._text.sampled(logprob)

@@ -17,7 +17,7 @@ from tenuto.pipelines.base import (
     TurnEvent,
     TurnParser,
 )
-from tenuto.runtime.engine.messages import Failed, RoundUsage, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.messages import Failed, RoundUsage, StopCause, Stopped, TokensSampled
 from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, TextAdded
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.run import Run
@@ -65,7 +65,7 @@ class RoundReader:
         """
         async for event in opened:
             match event:
-                case Sampled():
+                case TokensSampled():
                     self.push(event.tokens, event.logprobs)
                 case Stopped():
                     return Outcome(self.finish(event.cause), tuple(self.sampled), event.cause, event.usage)
@@ -91,10 +91,10 @@ class RoundReader:
         cut = cause in (StopCause.LIMIT, StopCause.CANCELLED)
         self._take(self.parser.finish(), cut=cut)
         self._show(self.text.flush())
-        calls = () if cut else tuple(self._whole(call) for call in self._calls)
+        calls = () if cut else tuple(self._finished(call) for call in self._calls)
         return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete=cut)
 
-    def _whole(self, call: _Call) -> ToolCall:
+    def _finished(self, call: _Call) -> ToolCall:
         return ToolCall(call.id, call.name, call.arguments, server=call.client_index is None)
 
     def _take(self, events: Iterable[TurnEvent], *, cut: bool = False) -> None:

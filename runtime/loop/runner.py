@@ -31,7 +31,7 @@ from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
 from tenuto.tools.spec import CallContext, ToolResult
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
 INTERRUPT_S = 10.0
@@ -220,7 +220,7 @@ class Runner(LoopPort):
                 if tick % SWEEP_TICKS == 0:
                     await self.expire_sessions()
             except Exception:  # it goes on with the next tick, whatever was wrong with this one
-                log.exception("housekeeping failed")
+                logger.exception("housekeeping failed")
 
     async def expire_pauses(self) -> None:
         """End the runs that have waited for too long, or whose end could not be kept. Done every second by itself."""

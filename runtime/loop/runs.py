@@ -23,7 +23,7 @@ from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, PauseRe
 from tenuto.sessions.rounds import outstanding
 from tenuto.sessions.session import Session
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DUE = 0.0
 """The deadline of a run that is to be closed as soon as that can be."""

@@ -22,7 +22,7 @@ from tenuto.sessions.match import fits
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Sessions:
@@ -129,7 +129,7 @@ class Sessions:
         try:
             uid = await self._owners.ask(key, partial(self._directory.expire, *key))
         except (StoreFailed, Overloaded) as failure:
-            log.warning("session %r, whose time is over, could not be deleted: %s", key[1], failure)
+            logger.warning("session %r, whose time is over, could not be deleted: %s", key[1], failure)
             return
         if uid is not None:
             self._release(uid)
@@ -149,13 +149,13 @@ class Sessions:
         except NotFound:  # deleted meanwhile
             self._runs.give_up(run_id)
         except (SessionDamaged, RunUnreadable) as failure:
-            log.error("run %s waits for ever: %s", run_id, failure)
+            logger.error("run %s waits for ever: %s", run_id, failure)
             self._runs.give_up(run_id)
         except (StoreFailed, Overloaded) as failure:
-            log.warning("run %s could not be closed, which is tried again: %s", run_id, failure)
+            logger.warning("run %s could not be closed, which is tried again: %s", run_id, failure)
             return False
         except Exception:  # what is wrong with one run is not tried every second, and does not keep the others waiting
-            log.exception("run %s cannot be closed", run_id)
+            logger.exception("run %s cannot be closed", run_id)
             self._runs.give_up(run_id)
         return True
 

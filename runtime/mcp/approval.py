@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.events import RunPaused
-from tenuto.runtime.mcp.face import Context
+from tenuto.runtime.mcp.server_base import Context
 from tenuto.sessions.records import PauseReason
 from tenuto.tools.registry import Exported
 
@@ -44,7 +44,7 @@ _CALL_FORM: dict[str, Any] = {"type": "object", "properties": {"approve": _APPRO
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class FormAnswer:
     """What a person answered."""
 
     approve: bool
@@ -60,7 +60,7 @@ class Answered:
     """
 
     pause_id: str
-    decision: Decision | None
+    decision: FormAnswer | None
     first: int
     last: int
 
@@ -78,7 +78,7 @@ def is_question(pause: RunPaused | None) -> bool:
     return pause is not None and pause.reason is PauseReason.APPROVAL and pause.pause_id is not None
 
 
-async def ask(context: Context, pause: RunPaused) -> Decision | None:
+async def ask(context: Context, pause: RunPaused) -> FormAnswer | None:
     """Ask now and wait for the answer, where the connection lets a server ask. None: the person decided nothing."""
     reply = await context.session.elicit_form(_question(pause), _FORM, related_request_id=context.request_id)
     return _decision(reply)
@@ -122,7 +122,7 @@ class CallQuestion:
     arguments: Mapping[str, Any]
     tool: Exported | None
 
-    async def ask(self, context: Context) -> Decision | None:
+    async def ask(self, context: Context) -> FormAnswer | None:
         """As `ask` does."""
         reply = await context.session.elicit_form(self._text, _CALL_FORM, related_request_id=context.request_id)
         return _decision(reply)
@@ -134,7 +134,7 @@ class CallQuestion:
             input_requests={_ANSWER: t.ElicitRequest(params=params)}, request_state=self._digest
         )
 
-    def answered(self, params: t.CallToolRequestParams) -> Decision | None:
+    def answered(self, params: t.CallToolRequestParams) -> FormAnswer | None:
         """What the repeated call answers.
 
         Raises:
@@ -164,13 +164,13 @@ def _question(pause: RunPaused) -> str:
     return f"The model wants to call {call.name} with {call.arguments}"
 
 
-def _decision(reply: t.ElicitResult) -> Decision | None:
+def _decision(reply: t.ElicitResult) -> FormAnswer | None:
     """A dismissed form decides nothing; a declined one, and an accepted one that says no, deny."""
     if reply.action == "cancel":
         return None
     content = reply.content or {}
     message = content.get("message")
-    return Decision(
+    return FormAnswer(
         approve=reply.action == "accept" and content.get("approve") is True,
         remember=content.get("remember") is True,
         message=message if isinstance(message, str) and message else None,

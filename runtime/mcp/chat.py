@@ -187,11 +187,11 @@ def _selection(tools: list[str | dict[str, Any]] | None, server_of: Callable[[st
     return ToolSelection(given=True, client=tuple(client), servers=servers)
 
 
-class Telling:
+class RunProgress:
     """What an MCP call tells of a run: its events as progress at a bounded rate, and all of them gathered.
 
     A run that asks for approvals goes on after each, and a client may have to make its call again for that: `first`
-    and `told` number the events that the earlier calls told of. The later one gathers them without telling them again.
+    and `told` number the events that the earlier calls told of. The later one gathers them without progress them again.
     """
 
     def __init__(
@@ -246,14 +246,14 @@ class Telling:
             await self._report(self.last, None, message)
 
 
-def result(answer: Answer, telling: Telling) -> dict[str, Any]:
+def result(answer: Answer, progress: RunProgress) -> dict[str, Any]:
     """An answer by OUTPUT_SCHEMA, with what was told since the call began."""
     usage = answer.usage
     told = {
         "session_id": answer.session_id,
         "run_id": answer.run_id,
         "model": answer.model,
-        "text": telling.text,
+        "text": progress.text,
         "status": str(answer.status),
         "stop_reason": answer.stop_reason,
         "usage": {
@@ -262,7 +262,7 @@ def result(answer: Answer, telling: Telling) -> dict[str, Any]:
             "computed_tokens": usage.computed,
             "cached_tokens": usage.cached,
         },
-        "tool_calls": telling.calls,
+        "tool_calls": progress.calls,
     }
     return told if answer.pause is None else {**told, "pause": _pause(answer.pause)}
 

@@ -19,7 +19,7 @@ class BoundedMessages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on as it came, or refuse it."""
         if scope["method"] == "POST":
-            messages = await _whole(receive)
+            messages = await _buffered(receive)
             if messages[-1]["type"] == "http.disconnect":
                 return
             if not has_at_most(b"".join(message.get("body", b"") for message in messages), MOST_VALUES):
@@ -29,7 +29,7 @@ class BoundedMessages:
         await self._app(scope, receive, send)
 
 
-async def _whole(receive: Receive) -> deque[Message]:
+async def _buffered(receive: Receive) -> deque[Message]:
     """All that comes of a body; a disconnect is the last where the client has gone in the middle of it."""
     messages: deque[Message] = deque()
     more = True

@@ -21,8 +21,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.mcp.face import Context
 from tenuto.runtime.mcp.resources import uri_of
+from tenuto.runtime.mcp.server_base import Context
 from tenuto.sessions.shares import Shares
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from mcp.types import SubscriptionFilter
 
-from tenuto.runtime.mcp.face import Context
+from tenuto.runtime.mcp.server_base import Context
 
 logger = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.mcp import approval, chat, handles, resources
-from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
-from tenuto.runtime.schema.telling import told_event
+from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, AnnouncingServer, CallResult, Context, can_ask, failure
+from tenuto.runtime.schema.conversion import told_event
 from tenuto.sessions.items import Attachment
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
@@ -44,7 +44,7 @@ def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
     desk = _Desk(runner, news, principal_of)
-    return TellingServer(
+    return AnnouncingServer(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
@@ -160,7 +160,7 @@ class _Desk:
         if answer is not None:
             return await self._answered(context, principal, answer)
         run = await self._runner.start(self._turn(context, principal, params.arguments or {}))
-        return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
+        return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
 
     async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Give a run what it waits for, and answer its next leg."""
@@ -168,15 +168,15 @@ class _Desk:
         if answer is not None:
             return await self._answered(context, principal, answer)
         run = await handles.resume(self._runner, principal, params.arguments or {}, can_ask=can_ask(context))
-        return await self._follow(context, principal, run, chat.Telling(context.session.report_progress))
+        return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
 
     async def _answered(self, context: Context, principal: Principal, answer: approval.Answered) -> CallResult:
         """Go on with a run after the approval that an earlier call of the same turn asked for."""
         if answer.decision is None:
             return failure(f"nothing was decided; the approval {answer.pause_id} is still open")
         run = await self._decide(principal, answer.pause_id, answer.decision)
-        telling = chat.Telling(context.session.report_progress, first=answer.first, told=answer.last)
-        return await self._follow(context, principal, run, telling)
+        progress = chat.RunProgress(context.session.report_progress, first=answer.first, told=answer.last)
+        return await self._follow(context, principal, run, progress)
 
     async def _check(self, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
         """Raise InvalidRequest where the arguments do not fit the schema."""
@@ -191,20 +191,22 @@ class _Desk:
             can_ask=can_ask(context),
         )
 
-    async def _follow(self, context: Context, principal: Principal, run: Follower, telling: chat.Telling) -> CallResult:
+    async def _follow(
+        self, context: Context, principal: Principal, run: Follower, progress: chat.RunProgress
+    ) -> CallResult:
         """Show a run to the client until it ends or waits for what the client cannot be asked for."""
         while True:
-            answer = await _watch(run, telling)
+            answer = await _watch(run, progress)
             if answer.pause is None or not approval.is_question(answer.pause) or not can_ask(context):
-                return _chat_result(answer, telling)
+                return _chat_result(answer, progress)
             if not context.session.can_send_request:
-                return approval.question(answer.pause, first=telling.first or 1, last=telling.last or 0)
+                return approval.question(answer.pause, first=progress.first or 1, last=progress.last or 0)
             decision = await approval.ask(context, answer.pause)
             if decision is None:
-                return _chat_result(answer, telling)
+                return _chat_result(answer, progress)
             run = await self._decide(principal, str(answer.pause.pause_id), decision)
 
-    async def _decide(self, principal: Principal, pause_id: str, decision: approval.Decision) -> Follower:
+    async def _decide(self, principal: Principal, pause_id: str, decision: approval.FormAnswer) -> Follower:
         run = await self._runner.decide(
             principal, pause_id, approve=decision.approve, message=decision.message, remember=decision.remember
         )
@@ -217,13 +219,13 @@ class _Desk:
         return found.server
 
 
-async def _watch(run: Follower, telling: chat.Telling) -> Answer:
+async def _watch(run: Follower, progress: chat.RunProgress) -> Answer:
     """Tell of the run up to its next rest, and give the answer then. If the client goes away, so does the run."""
     done = False
     try:
-        async for number, event in run.events(telling.last):
-            await telling.see(told_event(number, event))
-        await telling.flush()
+        async for number, event in run.events(progress.last):
+            await progress.see(told_event(number, event))
+        await progress.flush()
         answer = await run.answer()
         done = True
         return answer
@@ -268,11 +270,11 @@ def expect_json(what: str, value: Any) -> None:
         raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are no numbers") from None
 
 
-def _chat_result(answer: Answer, telling: chat.Telling) -> t.CallToolResult:
+def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult:
     if answer.status is RunStatus.FAILED:
         said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
         return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
-    return success(chat.result(answer, telling), telling.text)
+    return success(chat.result(answer, progress), progress.text)
 
 
 def _block(attachment: Attachment) -> t.ContentBlock:

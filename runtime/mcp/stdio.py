@@ -27,8 +27,8 @@ from tenuto import __version__
 from tenuto.errors import ServerUnreachable, TenutoError
 from tenuto.runtime.data_folder.local_server import LocalServer
 from tenuto.runtime.data_folder.ownership import Owner
-from tenuto.runtime.mcp.face import INSTRUCTIONS, NAME, CallResult, Context, TellingServer, can_ask, failure
 from tenuto.runtime.mcp.relay import Relay
+from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, AnnouncingServer, CallResult, Context, can_ask, failure
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
     """The proxy as an MCP server for one client. Its connections to the owner live in `group`."""
     upstream = _Upstream(local_server, group)
     forward = _Forward(upstream, Relay(upstream.connection, group))
-    return TellingServer(
+    return AnnouncingServer(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,

@@ -7,8 +7,8 @@ from pydantic import Field
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.events import RunPaused
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.schema.conversion import call_answer, round_figures
 from tenuto.runtime.schema.events import CallAnswer, RoundFigures
-from tenuto.runtime.schema.telling import call_answer, round_figures
 from tenuto.sessions.records import PauseReason, RunStatus
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenuto.runtime.terminal.talk import NOBODY, Decision
+from tenuto.runtime.terminal.talk import NOBODY, ApprovalAnswer
 from tenuto.runtime.terminal.words import harmless
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Prompt:
         """The next message. Raises KeyboardInterrupt on Ctrl-C and EOFError on Ctrl-D."""
         return self._messages.prompt("> ")
 
-    def decide(self, words: str) -> Decision:
+    def decide(self, words: str) -> ApprovalAnswer:
         """Ask about a call until the answer is one."""
         click.secho(f"? may it call {harmless(words)}", fg="yellow", bold=True)
         while True:
@@ -53,13 +53,13 @@ class Lines:
     def __init__(self, *, yes: bool) -> None:
         self._yes = yes
 
-    def decide(self, words: str) -> Decision:
+    def decide(self, words: str) -> ApprovalAnswer:
         """Approve where `--yes` said so, ask where somebody is there, and deny otherwise."""
         if self._yes:
-            return Decision(approve=True)
+            return ApprovalAnswer(approve=True)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             click.echo(f"tenuto: denied, as nobody can be asked: {harmless(words)}; --yes approves", err=True)
-            return Decision(approve=False, message=NOBODY)
+            return ApprovalAnswer(approve=False, message=NOBODY)
         click.echo(f"? may it call {harmless(words)}", err=True)
         while True:
             decision = decision_of(_line(QUESTION), lambda: _line("  what shall the model read > "))
@@ -67,17 +67,17 @@ class Lines:
                 return decision
 
 
-def decision_of(answer: str, why: Callable[[], str]) -> Decision | None:
+def decision_of(answer: str, why: Callable[[], str]) -> ApprovalAnswer | None:
     """What an answer means; None where it means nothing."""
     match answer.strip().lower():
         case "y" | "yes":
-            return Decision(approve=True)
+            return ApprovalAnswer(approve=True)
         case "n" | "no":
-            return Decision(approve=False)
+            return ApprovalAnswer(approve=False)
         case "a" | "always":
-            return Decision(approve=True, always=True)
+            return ApprovalAnswer(approve=True, always=True)
         case "d" | "deny":
-            return Decision(approve=False, message=why().strip() or None)
+            return ApprovalAnswer(approve=False, message=why().strip() or None)
     return None
 
 

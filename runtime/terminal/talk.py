@@ -25,7 +25,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ApprovalAnswer:
     """A person's answer to a call that needs approval."""
 
     approve: bool
@@ -33,7 +33,7 @@ class Decision:
     message: str | None = None
 
 
-Decide = Callable[[str], Decision]
+Decide = Callable[[str], ApprovalAnswer]
 """Asks a person about a call, given in words."""
 
 

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import ValidationError
 
 from tenuto.errors import StoreFailed
-from tenuto.runtime.dialects.openai.chat.answer import whole
+from tenuto.runtime.dialects.openai.chat.answer import chat_answer
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.engine.messages import Residency, RoundUsage
@@ -97,7 +97,7 @@ def _as_read(value: ChatAnswer) -> dict[str, Any]:
 
 
 def test_a_plain_answer() -> None:
-    assert _as_read(whole(_answer(text="Hello.", usage=USAGE), CREATED)) == {
+    assert _as_read(chat_answer(_answer(text="Hello.", usage=USAGE), CREATED)) == {
         "id": "chatcmpl-r1",
         "object": "chat.completion",
         "created": 1_700_000_000,
@@ -127,7 +127,7 @@ def test_server_calls_stand_apart_and_client_calls_end_the_turn() -> None:
         pause=RunPaused(PauseReason.CLIENT_TOOL, 1, (CLIENT_CALL,), expires_at=99.5),
         diagnostics=[{"kind": "broken_call"}],
     )
-    read = _as_read(whole(answer, CREATED))
+    read = _as_read(chat_answer(answer, CREATED))
     assert read["choices"] == [
         {
             "index": 0,
@@ -169,7 +169,7 @@ def test_server_calls_stand_apart_and_client_calls_end_the_turn() -> None:
 
 def test_a_run_that_waits_for_approval_says_what_to_answer() -> None:
     pause = RunPaused(PauseReason.APPROVAL, 0, (SERVER_CALL,), 99.5, pause_id="p1")
-    read = _as_read(whole(_answer(status=RunStatus.PAUSED, stop_reason=None, pause=pause), CREATED))
+    read = _as_read(chat_answer(_answer(status=RunStatus.PAUSED, stop_reason=None, pause=pause), CREATED))
     assert read["choices"][0]["message"] == {"role": "assistant", "content": "", "refusal": None}
     assert read["choices"][0]["finish_reason"] == "stop"
     assert read["tenuto"] == {
@@ -196,7 +196,7 @@ def test_a_run_that_waits_for_approval_says_what_to_answer() -> None:
     ],
 )
 def test_finish_reasons(stop_reason: str | None, calls: list[ToolCall], finish: str) -> None:
-    read = _as_read(whole(_answer(stop_reason=stop_reason, calls=calls), CREATED))
+    read = _as_read(chat_answer(_answer(stop_reason=stop_reason, calls=calls), CREATED))
     assert read["choices"][0]["finish_reason"] == finish
 
 
@@ -414,4 +414,4 @@ def test_streamed_text_is_the_whole_text(pieces: list[str]) -> None:
     answer = _answer(text="".join(pieces))
     frames = _stream(_encoder(), [TextAdded(0, piece) for piece in pieces], answer)
     streamed = "".join(data["choices"][0]["delta"].get("content", "") for _, data in frames[:-1])
-    assert streamed == whole(answer, CREATED).choices[0].message.content
+    assert streamed == chat_answer(answer, CREATED).choices[0].message.content

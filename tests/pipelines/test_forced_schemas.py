@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tenuto.pipelines.base import CallFinished, Codec, Pipeline, Sampling, TextDelta, ToolChoice
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.messages import Round, Sampled, StopCause, Stopped
+from tenuto.runtime.engine.messages import Round, StopCause, Stopped, TokensSampled
 from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.sessions.items import JsonObject, ToolSpec, UserItem
 
@@ -132,7 +132,7 @@ async def say(
     tokens: list[int] = []
     async for event in engine.submit(name, prompt(codec, tools), round, principal="alice"):
         match event:
-            case Sampled():
+            case TokensSampled():
                 tokens += event.tokens
             case Stopped():
                 assert event.cause is StopCause.END, f"{name} came to no end: {codec.detokenize(tokens)}"

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tenuto.errors import TemplateFailed
 from tenuto.pipelines.chat_template import ChatTemplate
+from tenuto.pipelines.placeholders import Placeholder
 from tenuto.pipelines.scripted import TEMPLATE
-from tenuto.pipelines.slots import Slot
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tests.pipelines.families import DEEPSEEK, SHORT_SIGHTED
@@ -51,7 +51,7 @@ def written(template: ChatTemplate, before: list[Item], new: list[Item], tools: 
 
 def as_text(suffix: object) -> list[list[str]]:
     spans = suffix.spans  # type: ignore[attr-defined]  # a Suffix, which is not exported
-    return [[part.content if isinstance(part, Slot) else part for part in span] for span in spans]
+    return [[part.content if isinstance(part, Placeholder) else part for part in span] for span in spans]
 
 
 def accepts(template: ChatTemplate, before: list[Item], tools: tuple[ToolSpec, ...]) -> bool:

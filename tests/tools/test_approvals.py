@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.tools.approvals import Decision, Permission, Rules, decide
+from tenuto.tools.approvals import Permission, Rules, Verdict, decide
 
 AUTO, ASK, DENY = Permission.AUTO, Permission.ASK, Permission.DENY
 maybe = st.none() | st.sampled_from(Permission)
@@ -23,7 +23,7 @@ class Case:
     can_answer: bool = False
     remembered: bool = False
 
-    def decide(self) -> Decision:
+    def decide(self) -> Verdict:
         return decide(
             "fs__write",
             builtin=self.builtin,

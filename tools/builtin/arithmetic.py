@@ -58,7 +58,7 @@ def evaluate(text: str) -> Fraction:
     """
     if len(text) > MAX_CHARACTERS:
         raise CannotEvaluate(f"the expression has {len(text)} characters; at most {MAX_CHARACTERS} are taken")
-    return _Reader(text).whole()
+    return _Reader(text).read()
 
 
 class _Reader:
@@ -68,7 +68,7 @@ class _Reader:
         self._text, self._at, self._depth = text, 0, 0
         self._in_arguments = False
 
-    def whole(self) -> Fraction:
+    def read(self) -> Fraction:
         value = self._expression(0)
         if self._at < len(self._text):
             raise self._unexpected("an operator")

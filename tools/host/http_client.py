@@ -50,7 +50,7 @@ class Wire(httpx2.AsyncClient):
         if number is not None:
             response = await self._looked_at(request, response, method, number)
         if _is_json(response) and not response.is_stream_consumed:
-            return await _whole(request, response, number)
+            return await _with_body(request, response, number)
         if not stream:
             await response.aread()
         return response
@@ -65,7 +65,7 @@ class Wire(httpx2.AsyncClient):
         if method == "initialize" and status in _NOT_THIS_WAY:
             self.refused = True
         if _is_json(response):
-            response = await _whole(request, response, number)
+            response = await _with_body(request, response, number)
         error = _error_in(response)
         if error is not None and error.id == number:
             return response
@@ -93,7 +93,7 @@ class Wire(httpx2.AsyncClient):
         return response.status_code in _NO_SUCH_SESSION
 
 
-async def _whole(request: httpx2.Request, response: httpx2.Response, number: RequestId | None) -> httpx2.Response:
+async def _with_body(request: httpx2.Request, response: httpx2.Response, number: RequestId | None) -> httpx2.Response:
     """The response with its body, which is bounded; what went wrong with that, as the answer to the request."""
     # It was asked for uncompressed, so that its bytes on the wire are what it takes in memory.
     content = bytearray()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 _ESSENTIAL = ("name", "description", "inputSchema")
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def mend_listing(result: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ def _mended(result: dict[str, Any], tool: Any) -> dict[str, Any] | None:
             if _fits({**result, "tools": [candidate]}):
                 return candidate
     name = tool.get("name") if isinstance(tool, dict) else tool
-    _logger.warning("a malformed tool is left out of a listing: %.100r", name)
+    logger.warning("a malformed tool is left out of a listing: %.100r", name)
     return None
 
 

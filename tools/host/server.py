@@ -34,7 +34,7 @@ PATIENCE_S = 2.0
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class _Unsent(Exception):
@@ -186,7 +186,7 @@ class McpServer:
                 with anyio.fail_after(self.config.start_timeout_s):
                     tools = await connection.list_tools()
             except (MCPError, ValidationError, TimeoutError) as exc:
-                _logger.warning("the MCP server %s could not list its tools again: %s", self.name, exc)
+                logger.warning("the MCP server %s could not list its tools again: %s", self.name, exc)
             else:
                 self._take(tools)
                 self._move(self._state)
@@ -211,11 +211,11 @@ class McpServer:
         fails gets the newer one at its next try: it may have been replaced.
         """
         if self._mode == "auto" and self._ended_early and self._kind == "stdio":
-            _logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, reason(exc))
+            logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, reason(exc))
             self._mode = "legacy"
             return True
         if self._refused and isinstance(self.config.target, HttpTarget) and self.config.target.kind == "auto":
-            _logger.info("the MCP server %s refuses streamable HTTP (%s); trying SSE", self.name, reason(exc))
+            logger.info("the MCP server %s refuses streamable HTTP (%s); trying SSE", self.name, reason(exc))
             self._kind, self._refusal = "sse", reason(exc)
             self._state = replace(self._state, transport="sse")
             return True
@@ -241,9 +241,9 @@ class McpServer:
         self._try_at = anyio.current_time() + self._delay_s
         # A server that stays away with one reason is told of once.
         level = logging.DEBUG if why == self._state.reason else logging.WARNING
-        _logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
+        logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
         for line in self.stderr[-5:]:
-            _logger.log(level, "the MCP server %s wrote: %s", self.name, line)
+            logger.log(level, "the MCP server %s wrote: %s", self.name, line)
         self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
         restarts = self._state.restarts + 1
         state = replace(self._state, status=Status.WAITING, reason=why, last_error=why, failure=failure)
@@ -290,7 +290,7 @@ class McpServer:
         except (RuntimeError, ValidationError) as exc:
             if self._connection is not connection:
                 raise self._lost(name, connection) from exc
-            _logger.warning(
+            logger.warning(
                 "the MCP server %s answered %s with what it did not declare: %s", self.name, name, reason(exc)
             )
             first_line = str(exc).partition("\n")[0][:300]

@@ -21,7 +21,7 @@ from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.port import LoopPort
-from tenuto.runtime.schema.telling import text_or_bytes
+from tenuto.runtime.schema.conversion import text_or_bytes
 from tenuto.sessions.transfer import in_pages
 
 MOST_CHARACTERS = 2 << 20

@@ -15,8 +15,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedBackend, ScriptedTokenizer, read_script
 from tenuto.pipelines.scripted.backend import ScriptedSampler
 from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.messages import Failed, Residency, Round, State, Stopped
-from tenuto.runtime.engine.messages import Sampled as Told
+from tenuto.runtime.engine.messages import Failed, Residency, Round, State, Stopped, TokensSampled
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
@@ -128,7 +127,7 @@ class Reading:
     async def follow(self) -> None:
         async for event in self.stream:
             match event:
-                case Told():
+                case TokensSampled():
                     self.tokens += event.tokens
                     self.seen += event.tokens
                 case Stopped() | Failed():

@@ -4,11 +4,20 @@ import anyio
 import pytest
 
 from tenuto.pipelines.base import Sampling
-from tenuto.runtime.engine.messages import Failed, Round, RoundEvent, RoundUsage, Sampled, StopCause, Stopped, Submit
+from tenuto.runtime.engine.messages import (
+    Failed,
+    Round,
+    RoundEvent,
+    RoundUsage,
+    StopCause,
+    Stopped,
+    Submit,
+    TokensSampled,
+)
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.tokens import NOTHING
 
-TOKENS = [Sampled("s", (number,)) for number in range(5)]
+TOKENS = [TokensSampled("s", (number,)) for number in range(5)]
 STOPPED = Stopped("s", StopCause.END, RoundUsage())
 FAILED = Failed("s", "why", RoundUsage())
 

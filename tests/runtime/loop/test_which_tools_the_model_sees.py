@@ -239,9 +239,9 @@ def test_what_was_opened_in_another_way_is_rendered_anew() -> None:
     with_tools = prompt(codec, (WEATHER,), old, 2, items)
     without = prompt(codec, (), old, 2, items)
     assert with_tools.tools_changed
-    assert "said" in codec.detokenize(with_tools.whole(old)), "the tokens of another opening do not follow this one"
-    assert "sampled" not in codec.detokenize(with_tools.whole(old))
-    assert "sampled" in codec.detokenize(without.whole(old))
+    assert "said" in codec.detokenize(with_tools.all_tokens(old)), "tokens of another opening do not follow this one"
+    assert "sampled" not in codec.detokenize(with_tools.all_tokens(old))
+    assert "sampled" in codec.detokenize(without.all_tokens(old))
 
 
 async def test_another_model_has_a_ledger_of_its_own(open_process: Open) -> None:

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from tenuto.runtime.http.sse import one_line
 from tenuto.runtime.loop import events as loop
+from tenuto.runtime.schema.conversion import encoded, told_event
 from tenuto.runtime.schema.events import EVENTS, VERSION, Message, ToldAgain, read_event
-from tenuto.runtime.schema.telling import encoded, told_event
 
 RECORDED = Path(__file__).with_name(f"events_v{VERSION}.json")
 NAMES = {

@@ -26,7 +26,7 @@ def completion_id(run_id: str) -> str:
     return f"chatcmpl-{run_id}"
 
 
-def whole(answer: Answer, created_at: float, *, logprobs: bool = False) -> ChatAnswer:
+def chat_answer(answer: Answer, created_at: float, *, logprobs: bool = False) -> ChatAnswer:
     """The unstreamed response. The answer has not failed."""
     return _chat_answer([answer], created_at, answer.usage, run_fields(answer), logprobs=logprobs)
 

@@ -40,7 +40,7 @@ def turns(chat: ChatRequest) -> list[Turn]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ChoiceRuns:
     """The runs of one request. Whoever has started them closes them."""
 
     runner: LoopPort
@@ -48,7 +48,7 @@ class Choices:
     runs: list[Follower]
 
     @classmethod
-    async def start(cls, runner: LoopPort, of: Sequence[Turn]) -> "Choices":
+    async def start(cls, runner: LoopPort, of: Sequence[Turn]) -> "ChoiceRuns":
         """Begin all turns, or none: where one is not admitted, those before it are closed."""
         choices = cls(runner, of[0].principal, [])
         try:
@@ -87,7 +87,7 @@ class Choices:
 class ChoiceFrames:
     """The frames of a stream with several choices. The first that fails ends the stream with its error."""
 
-    def __init__(self, choices: Choices, chat: ChatRequest) -> None:
+    def __init__(self, choices: ChoiceRuns, chat: ChatRequest) -> None:
         first = choices.runs[0]
         self._choices = choices
         self._failure: bytes | None = None

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
-from tenuto.runtime.dialects.openai.chat.answer import several, whole
-from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, Choices, turns
+from tenuto.runtime.dialects.openai.chat.answer import chat_answer, several
+from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns, turns
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.messages import check_modalities
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
@@ -50,7 +50,7 @@ class ChatCompletions:
         run = await self.runner.start(chat.turn)
         if chat.stream:
             return self._stream(chat, run)
-        return await _whole(request, chat, run)
+        return await _unstreamed(request, chat, run)
 
     def _stream(self, chat: ChatRequest, run: Follower) -> Response:
         encoder = ChunkEncoder(
@@ -65,7 +65,7 @@ class ChatCompletions:
         return EventStream(_frames(run, encoder), run, headers=run_headers(run), keep_alive_s=self.keep_alive_s)
 
     async def _several(self, request: Request, chat: ChatRequest) -> Response:
-        choices = await Choices.start(self.runner, turns(chat))
+        choices = await ChoiceRuns.start(self.runner, turns(chat))
         if chat.stream:
             frames = ChoiceFrames(choices, chat)
             return MergedStream(frames.parts(), frames.closing(), choices, keep_alive_s=self.keep_alive_s)
@@ -77,19 +77,19 @@ class ChatCompletions:
         return answered(body, status)
 
 
-def _several_body(answers: list[Answer], choices: Choices, chat: ChatRequest) -> tuple[int, Shape]:
+def _several_body(answers: list[Answer], choices: ChoiceRuns, chat: ChatRequest) -> tuple[int, Shape]:
     last = answers[-1]
     if last.status is RunStatus.FAILED:
         return ERRORS.told_of_run(last.error, last.error_code, last.run_id)
     return 200, several(answers, choices.runs[0].created_at, logprobs=_wants_logprobs(chat))
 
 
-async def _whole(request: Request, chat: ChatRequest, run: Follower) -> Response:
+async def _unstreamed(request: Request, chat: ChatRequest, run: Follower) -> Response:
     answer = await while_connected(request.receive, run, run.answer)
     if answer.status is RunStatus.FAILED:
         status, error = ERRORS.told_of_run(answer.error, answer.error_code, run.id)
         return answered(error, status, run_headers(run))
-    return answered(whole(answer, run.created_at, logprobs=_wants_logprobs(chat)), headers=run_headers(run))
+    return answered(chat_answer(answer, run.created_at, logprobs=_wants_logprobs(chat)), headers=run_headers(run))
 
 
 async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.openai.chat.fields import REFUSED_OF_MCP_TOOLS
-from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Choice, Format, Function, Tool
+from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Format, Function, Tool, ToolChoiceBody
 from tenuto.runtime.dialects.openai.schemas import check_schema
 from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
@@ -140,7 +140,7 @@ def _server(tool: Tool, taken: Mapping[str, Any], path: str) -> tuple[str, tuple
     return tool.server_label, None if tool.allowed_tools is None else tuple(tool.allowed_tools.tool_names)
 
 
-def _choice(wire: Choice | None) -> tuple[ToolChoice, str | None, tuple[str, ...] | None]:
+def _choice(wire: ToolChoiceBody | None) -> tuple[ToolChoice, str | None, tuple[str, ...] | None]:
     """Whether to call, the one name that it must be, and the names that it may be."""
     if wire is None:
         return ToolChoice.AUTO, None, None

@@ -154,7 +154,7 @@ class Allowed(Wire):
     tools: Annotated[list[AllowedFunction], Field(min_length=1)]
 
 
-class Choice(Wire):
+class ToolChoiceBody(Wire):
     """`none`, `auto`, `required`, one function, or some of the tools."""
 
     type: Literal["none", "auto", "required", "function", "allowed_tools"]
@@ -191,8 +191,8 @@ class ChatBody(SamplingFields):
 
     tools: Annotated[list[Tool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Annotated[
-        Choice | None,
-        BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | Choice | None),
+        ToolChoiceBody | None,
+        BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | ToolChoiceBody | None),
     ] = None
     parallel_tool_calls: bool | None = None
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenuto.runtime.dialects.openai.completions.request import Wanted
+from tenuto.runtime.dialects.openai.completions.request import TextRequest
 from tenuto.runtime.dialects.openai.completions.shapes import (
     CompletionAnswer,
     CompletionEnvelope,
@@ -23,7 +23,7 @@ from tenuto.runtime.loop.raw import RawPiece, RawRun
 class Text:
     """A text as it comes to be."""
 
-    wanted: Wanted
+    wanted: TextRequest
     pieces: list[str] = field(default_factory=list)
     logprobs: list[TextLogprob] = field(default_factory=list)
 
@@ -38,7 +38,7 @@ def finish_reason(run: RawRun) -> FinishReason:
     return "length" if run.was_cut else "stop"
 
 
-def whole(
+def completion_answer(
     envelope: CompletionEnvelope, texts: Sequence[Text], runs: Sequence[RawRun], *, logprobs: bool
 ) -> CompletionAnswer:
     """The unstreamed answer, once all texts are whole."""

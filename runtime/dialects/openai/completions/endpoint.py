@@ -11,7 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import ContextTooLong, TenutoError
-from tenuto.runtime.dialects.openai.completions.answer import Text, TextChunks, closing, finish_reason, whole
+from tenuto.runtime.dialects.openai.completions.answer import (
+    Text,
+    TextChunks,
+    closing,
+    completion_answer,
+    finish_reason,
+)
 from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, read_completion
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer, CompletionEnvelope
 from tenuto.runtime.dialects.openai.errors import ERRORS
@@ -42,7 +48,7 @@ class Completions:
         texts = Texts(wanted, self.runner)
         if wanted.stream:
             return MergedStream(texts.parts(), texts.closing(), texts, keep_alive_s=self.keep_alive_s)
-        return answered(await while_connected(request.receive, texts, texts.whole))
+        return answered(await while_connected(request.receive, texts, texts.answer))
 
 
 class Texts:
@@ -68,7 +74,7 @@ class Texts:
         """The client is gone: nobody else reads these."""
         self._close()
 
-    async def whole(self) -> CompletionAnswer:
+    async def answer(self) -> CompletionAnswer:
         """The unstreamed answer.
 
         Raises:
@@ -80,7 +86,7 @@ class Texts:
                 group.start_soon(self._read, run, text, group.cancel_scope)
         if self._failure is not None:
             raise self._failure
-        return whole(self._envelope, texts, self._runs, logprobs=self._wanted.logprobs)
+        return completion_answer(self._envelope, texts, self._runs, logprobs=self._wanted.logprobs)
 
     def parts(self) -> list[AsyncGenerator[bytes, None]]:
         """The frames of each text."""

@@ -15,7 +15,7 @@ from tenuto.sessions.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TextRequest:
     """One text: what to go on from, and the text that stands before what is new."""
 
     raw: RawRequest
@@ -27,7 +27,7 @@ class CompletionRequest:
     """A request, understood: the texts in the order of their indices, those of one prompt together."""
 
     model: Model
-    texts: tuple[Wanted, ...]
+    texts: tuple[TextRequest, ...]
     stream: bool
     include_usage: bool
     logprobs: bool
@@ -60,7 +60,9 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
     )
 
 
-def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal) -> list[Wanted]:
+def _texts(
+    wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal
+) -> list[TextRequest]:
     sampling = replace(
         read_sampling(wire, logprobs=wire.logprobs),
         temperature=model.temperature if wire.temperature is None else wire.temperature,
@@ -71,7 +73,7 @@ def _texts(wire: CompletionBody, prompt: str | list[int], model: Model, n: int, 
     raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
     before = _echo(model.codec, prompt) if wire.echo else ""
     return [
-        Wanted(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)
+        TextRequest(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)
         for number in range(n)
     ]
 

@@ -1,4 +1,4 @@
-"""Slots: what stands in place of content while a chat template is rendered, and how they are found again.
+"""Placeholders: what stands in place of content while a chat template is rendered, and how they are found again.
 
 A template sees a private sentinel instead of each text that somebody else wrote, so nothing in such a text can change
 what the template writes, and afterwards template text and content can be tokenised apart. No template here.
@@ -17,11 +17,11 @@ _SENTINEL = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _TYPE_WORDS = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 
 
-class Slot(str):
+class Placeholder(str):
     """A string that prints as its sentinel, and compares and hashes as its content.
 
-    So `{{ slot }}` and `slot + "x"` write the sentinel, while `slot == "string"` and a look-up by key see the content.
-    It is always true: an empty content does not make a message vanish.
+    So `{{ placeholder }}` and `placeholder + "x"` write the sentinel, while `placeholder == "string"` and a look-up by
+    key see the content. It is always true: an empty content does not make a message vanish.
     """
 
     __slots__ = ("content", "owner", "raw", "table")
@@ -29,13 +29,13 @@ class Slot(str):
     content: str
     owner: int | None
     raw: bool
-    table: "SlotTable"
+    table: "PlaceholderTable"
 
     def __bool__(self) -> bool:
         return True
 
     def __eq__(self, other: object) -> bool:
-        return self.content == (other.content if isinstance(other, Slot) else other)
+        return self.content == (other.content if isinstance(other, Placeholder) else other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -47,56 +47,56 @@ class Slot(str):
 class Arguments(dict[Any, Any]):
     """The arguments of a call for templates that walk them; `tojson` gives the text that the model wrote."""
 
-    raw: Slot
+    raw: Placeholder
 
 
-class SlotTable:
-    """The slots of one rendering."""
+class PlaceholderTable:
+    """The placeholders of one rendering."""
 
     def __init__(self) -> None:
-        self._slots: list[Slot] = []
+        self._placeholders: list[Placeholder] = []
 
-    def slot(self, content: str, owner: int | None, *, raw: bool = False) -> Slot:
-        """A new slot. `owner` is its item, None for a tool's text; `tojson` does not quote `raw` JSON."""
+    def placeholder(self, content: str, owner: int | None, *, raw: bool = False) -> Placeholder:
+        """A new placeholder. `owner` is its item, None for a tool's text; `tojson` does not quote `raw` JSON."""
         # All are equally long, so that a template that measures a text sees the same at any place. Nine characters
         # are what some templates demand of a call's id.
-        slot = Slot(f"{_OPEN}{len(self._slots):07}{_CLOSE}")
-        slot.content, slot.owner, slot.raw, slot.table = content, owner, raw, self
-        self._slots.append(slot)
-        return slot
+        placeholder = Placeholder(f"{_OPEN}{len(self._placeholders):07}{_CLOSE}")
+        placeholder.content, placeholder.owner, placeholder.raw, placeholder.table = content, owner, raw, self
+        self._placeholders.append(placeholder)
+        return placeholder
 
     def fill(self, value: Any, owner: int | None) -> Any:
-        """JSON with a slot for every string in it, keys among them."""
+        """JSON with a placeholder for every string in it, keys among them."""
         match value:
             case str():
-                return self.slot(value, owner) if value and value not in _TYPE_WORDS else value
+                return self.placeholder(value, owner) if value and value not in _TYPE_WORDS else value
             case dict():
-                return {self.slot(str(key), owner): self.fill(part, owner) for key, part in value.items()}
+                return {self.placeholder(str(key), owner): self.fill(part, owner) for key, part in value.items()}
             case list() | tuple():
                 return [self.fill(part, owner) for part in value]
             case _:
                 return value
 
     def arguments(self, text: str, owner: int) -> Arguments:
-        """A call's arguments as a mapping with slots for leaves; empty where the text is no JSON object."""
+        """A call's arguments as a mapping with placeholders for leaves; empty where the text is no JSON object."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             value = {}
         arguments = Arguments(self.fill(value if isinstance(value, dict) else {}, owner))
-        arguments.raw = self.slot(text, owner, raw=True)
+        arguments.raw = self.placeholder(text, owner, raw=True)
         return arguments
 
-    def split(self, text: str) -> list[str | Slot]:
-        """Rendered text as template text and slots, in order, nothing empty.
+    def split(self, text: str) -> list[str | Placeholder]:
+        """Rendered text as template text and placeholders, in order, nothing empty.
 
         Raises:
-            ValueError: the template has cut a slot into pieces.
+            ValueError: the template has cut a placeholder into pieces.
         """
-        parts: list[str | Slot] = []
+        parts: list[str | Placeholder] = []
         for position, part in enumerate(_SENTINEL.split(text)):
             if position % 2:
-                parts.append(self._slots[int(part)])
+                parts.append(self._placeholders[int(part)])
             elif _OPEN in part or _CLOSE in part:
                 raise ValueError("the chat template cuts the text of a message")
             elif part:
@@ -111,21 +111,21 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """The `tojson` of Hugging Face's templates: plain JSON, no HTML escapes. What holds a slot becomes one slot."""
+    """The `tojson` of Hugging Face's templates: plain JSON, no HTML escapes. What holds a placeholder becomes one."""
     if isinstance(value, Arguments):
         return value.raw
-    if isinstance(value, Slot) and value.raw:
+    if isinstance(value, Placeholder) and value.raw:
         return value
     text = json.dumps(
         _real(value), ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    first = next(_slots_in(value), None)
-    return text if first is None else first.table.slot(text, first.owner)
+    first = next(_placeholders_in(value), None)
+    return text if first is None else first.table.placeholder(text, first.owner)
 
 
 def _real(value: Any) -> Any:
     match value:
-        case Slot():
+        case Placeholder():
             return value.content
         case dict():
             return {_real(key): _real(part) for key, part in value.items()}
@@ -135,14 +135,14 @@ def _real(value: Any) -> Any:
             return value
 
 
-def _slots_in(value: Any) -> Iterator[Slot]:
+def _placeholders_in(value: Any) -> Iterator[Placeholder]:
     match value:
-        case Slot():
+        case Placeholder():
             yield value
         case dict():
             for key, part in value.items():
-                yield from _slots_in(key)
-                yield from _slots_in(part)
+                yield from _placeholders_in(key)
+                yield from _placeholders_in(part)
         case list() | tuple():
             for part in value:
-                yield from _slots_in(part)
+                yield from _placeholders_in(part)

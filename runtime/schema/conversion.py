@@ -1,4 +1,4 @@
-"""What the loop tells of a run, in the words of the schema."""
+"""From the loop's values to the forms of the schema: a run's events, calls and figures."""
 
 from math import isfinite
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""What every MCP face of the runtime shows alike. Imports neither loop nor model, so that a proxy starts at once."""
+"""What the runtime's MCP server and its proxy on stdio have in common. No loop and no model: a proxy starts at once."""
 
 import json
 from typing import Any
@@ -19,8 +19,8 @@ INSTRUCTIONS = (
 )
 
 
-class TellingServer(Server[Any]):
-    """A server that says in the older protocol's handshake that it tells of changed lists of tools and of sessions."""
+class AnnouncingServer(Server[Any]):
+    """A server that says in the older protocol's handshake that it announces changed lists of tools and of sessions."""
 
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
