@@ -125,7 +125,7 @@ class Directory:
             CommitUnsettled: nobody knows; this object of the session is given up.
         """
         session = draft.session
-        if (look := draft.trace_apart()) is not None:
+        if (look := draft.follow_apart()) is not None:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(look)
         self._live.expect(session)

@@ -93,7 +93,7 @@ class Draft:
         """Let requests find the session by the turns that end among its items from `since` on."""
         self._mark_since = since if self._mark_since is None else min(since, self._mark_since)
 
-    def trace_apart(self) -> Callable[[], None] | None:
+    def follow_apart(self) -> Callable[[], None] | None:
         """What looks at the new items for their digests, where they are many: any thread may do it before the commit.
 
         None where they are few, which are looked at when they are asked for.
@@ -101,8 +101,8 @@ class Draft:
         if len(self.ahead.items) - self._kept <= _MANY_ITEMS:
             return None
         # One of its own: others look at the session's meanwhile.
-        self.ahead.trace = self.session.trace.copy()
-        return partial(self.ahead.trace.follow, self.ahead.items)
+        self.ahead.history = self.session.history.copy()
+        return partial(self.ahead.history.follow, self.ahead.items)
 
     def also(self, *changes: Beside) -> None:
         """Keep something else with it: runs, calls, pauses."""
@@ -134,7 +134,7 @@ class Draft:
             for ledger in session.ledgers.values():
                 ledger.cut(self._kept)
         session.items += ahead.items[self._kept :]
-        session.trace = ahead.trace
+        session.history = ahead.history
         for grown in self._growth:
             ledger = session.ledgers.setdefault(grown.fingerprint, Ledger(grown.fingerprint))
             assert ledger.items == grown.start, "a ledger grows at its end"

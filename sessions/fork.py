@@ -38,5 +38,5 @@ def forked(
         ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
         server_tools=session.server_tools,
         notes={**session.notes},
-        trace=session.trace.copy(),
+        history=session.history.copy(),
     )

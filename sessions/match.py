@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tenuto.sessions.items import Item
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Session
-from tenuto.sessions.visible import Trace, difference
+from tenuto.sessions.visible import VisibleHistory, difference
 
 
 def prefix_digests(request: RequestItems) -> list[str]:
@@ -17,19 +17,19 @@ def prefix_digests(request: RequestItems) -> list[str]:
 
     Empty where it repeats no assistant item, as every first request does.
     """
-    return [chain.hex() for chain in request.trace.chains[request.first_assistant : -1][::-1]]
+    return [digest.hex() for digest in request.history.digests[request.first_assistant : -1][::-1]]
 
 
-def fits(session: Sequence[Item], trace: Trace, request: RequestItems, at: int | None = None) -> bool:
+def fits(session: Sequence[Item], history: VisibleHistory, request: RequestItems, at: int | None = None) -> bool:
     """Whether the request repeats all visible items of the session, call ids included, and then has more.
 
-    `trace` is the session's; `at`: only the first so many of its items are meant.
+    `history` is the session's; `at`: only the first so many of its items are meant.
     """
-    mine = trace.prefix(session, len(session) if at is None else at)
-    theirs, count = request.trace, len(mine)
+    mine = history.prefix(session, len(session) if at is None else at)
+    theirs, count = request.history, len(mine)
     return (
         request.first_assistant < count < len(theirs.visible)
-        and mine.digest == theirs.chains[count - 1]
+        and mine.digest == theirs.digests[count - 1]
         and all(
             difference(mine.visible[place].item, theirs.visible[place].item) is None
             for place in request.to_compare
@@ -44,14 +44,14 @@ def choose(candidates: Sequence[tuple[Session, int]], request: RequestItems) -> 
     All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn, of a
     session that has gone further; where several have, they must be the same up to there.
     """
-    complete = {session.uid: session for session, _ in candidates if fits(session.items, session.trace, request)}
+    complete = {session.uid: session for session, _ in candidates if fits(session.items, session.history, request)}
     if complete:
         only = next(iter(complete.values()))
         return (only, len(only.items)) if len(complete) == 1 else None
     further = [
         (session, at)
         for session, at in candidates
-        if at < len(session.items) and fits(session.items, session.trace, request, at)
+        if at < len(session.items) and fits(session.items, session.history, request, at)
     ]
     starts = [session.items[:at] for session, at in further]
     return further[0] if further and all(start == starts[0] for start in starts) else None

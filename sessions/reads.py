@@ -91,7 +91,7 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         approved=frozenset(json.loads(row["approved"])),
         notes=notes(connection, uid),
     )
-    session.trace.follow(items)  # here, in a reader's thread, and not when it is first asked for
+    session.history.follow(items)  # here, in a reader's thread, and not when it is first asked for
     return session
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, item_to_json
-from tenuto.sessions.visible import Trace, canonical
+from tenuto.sessions.visible import VisibleHistory, canonical
 
 
 class RequestItems:
@@ -27,22 +27,22 @@ class RequestItems:
         return canonical(self.items)
 
     @cached_property
-    def trace(self) -> Trace:
+    def history(self) -> VisibleHistory:
         """What is visible of them, with digests."""
-        trace = Trace()
-        trace.digest(self.canonical)
-        return trace
+        history = VisibleHistory()
+        history.digest(self.canonical)
+        return history
 
     @cached_property
     def first_assistant(self) -> int:
         """The first visible item that is the assistant's; how many there are where none is."""
-        seen = self.trace.visible
+        seen = self.history.visible
         return next((place for place, one in enumerate(seen) if isinstance(one.item, AssistantItem)), len(seen))
 
     @cached_property
     def to_compare(self) -> list[int]:
         """The visible items of which equal digests leave something to compare: reasoning or the ids of calls."""
-        return [place for place, one in enumerate(self.trace.visible) if _leaves_more(one.item)]
+        return [place for place, one in enumerate(self.history.visible) if _leaves_more(one.item)]
 
     @cached_property
     def digest(self) -> str:

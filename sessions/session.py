@@ -5,7 +5,7 @@ from uuid import uuid4
 
 from tenuto.sessions.items import Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
-from tenuto.sessions.visible import Trace
+from tenuto.sessions.visible import VisibleHistory
 
 Key = tuple[str, str]
 """A principal and the id of one of its sessions."""
@@ -55,8 +55,8 @@ class Session:
     """Whether it has been committed; before that nobody finds it, however long its maker holds it."""
     listed: bool = field(default=False, repr=False, compare=False)
     """Whether the list of its principal's sessions has it: it is in the store, and somebody has named it."""
-    trace: Trace = field(default_factory=Trace, repr=False, compare=False)
-    """What is known of the digest of the visible items."""
+    history: VisibleHistory = field(default_factory=VisibleHistory, repr=False, compare=False)
+    """What a client saw of its items, with digests; it follows them when it is asked."""
 
     @property
     def key(self) -> Key:

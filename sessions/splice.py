@@ -8,7 +8,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.rounds import last_round, outstanding
-from tenuto.sessions.visible import Trace, canonical, difference
+from tenuto.sessions.visible import VisibleHistory, canonical, difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Splice:
     miss_reason: str | None = None
 
 
-def plan(mode: str, session: Sequence[Item], trace: Trace, request: RequestItems) -> Splice:
-    """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's, whose trace this is.
+def plan(mode: str, session: Sequence[Item], history: VisibleHistory, request: RequestItems) -> Splice:
+    """Decide for `mode` `auto`, `append` or `replace` how the request's items join the session's; `history` is its own.
 
     `auto`: a body that holds an assistant item, or any body where the session has none, is a full history; a body
     without one is appended.
@@ -37,7 +37,7 @@ def plan(mode: str, session: Sequence[Item], trace: Trace, request: RequestItems
     if mode == "append" or (mode == "auto" and not full):
         decision = append(session, request.items)
     else:
-        decision = splice(session, trace, request)
+        decision = splice(session, history, request)
     last = decision.new[-1] if decision.new else session[decision.keep - 1] if decision.keep else None
     if last is None or (not decision.new and not isinstance(last, UserItem | ToolResultItem)):
         raise InvalidRequest("nothing to answer: the last message must be a user or tool message", "messages")
@@ -66,15 +66,15 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
     return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
 
 
-def splice(session: Sequence[Item], trace: Trace, request: RequestItems) -> Splice:
+def splice(session: Sequence[Item], history: VisibleHistory, request: RequestItems) -> Splice:
     """Take the request as the whole history: keep what it repeats, cut the session there, add the rest.
 
     Raises:
         InvalidRequest: a new result belongs to no call before it.
     """
-    trace.follow(session)
-    given, mine, theirs = request.canonical, trace.visible, request.trace.visible
-    same, reason = _divergence(trace, request)
+    history.follow(session)
+    given, mine, theirs = request.canonical, history.visible, request.history.visible
+    same, reason = _divergence(history, request)
     keep = mine[same].start if same < len(mine) else len(session)
     new = given[theirs[same].start :] if same < len(theirs) else []
     _check_results(session[:keep], new, outstanding_only=False)
@@ -90,12 +90,12 @@ def _leading_systems(items: Sequence[Item]) -> int:
     return next((i for i, item in enumerate(items) if not isinstance(item, SystemItem)), len(items))
 
 
-def _divergence(trace: Trace, request: RequestItems) -> tuple[int, str | None]:
+def _divergence(history: VisibleHistory, request: RequestItems) -> tuple[int, str | None]:
     """How many visible items are the same, and what is wrong with the first that is not."""
-    mine, theirs = trace.visible, request.trace.visible
+    mine, theirs = history.visible, request.history.visible
     shorter = range(min(len(mine), len(theirs)))
     # Where two digests are equal, so are all before them.
-    same = bisect_left(shorter, True, key=lambda place: trace.chains[place] != request.trace.chains[place])
+    same = bisect_left(shorter, True, key=lambda place: history.digests[place] != request.history.digests[place])
     others = (place for place in request.to_compare if place < same)
     same = next((place for place in others if difference(mine[place].item, theirs[place].item) is not None), same)
     if same == len(mine):

@@ -14,7 +14,7 @@ from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.notes import NotesFull, expect_room
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.visible import Trace
+from tenuto.sessions.visible import VisibleHistory
 
 VERSION = 1
 MOST_ITEMS = 20_000
@@ -62,7 +62,7 @@ _TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
 def snapshot(session: Session) -> Session:
     """The session as it is now, whatever becomes of it meanwhile. Its items are shared, its tokens and notes copied."""
     ledgers = {name: ledger.copy() for name, ledger in session.ledgers.items()}
-    return replace(session, items=[*session.items], ledgers=ledgers, notes={**session.notes}, trace=Trace())
+    return replace(session, items=[*session.items], ledgers=ledgers, notes={**session.notes}, history=VisibleHistory())
 
 
 def export(session: Session) -> JsonObject:
@@ -156,5 +156,5 @@ def restore(document: Any, principal: str, id: str) -> Session:
         except NotesFull as exc:
             raise InvalidRequest(f"notes: {exc}", "notes") from None
         session.notes[key] = text
-    session.trace.follow(session.items)  # here, where the session is made, and not when it is first used
+    session.history.follow(session.items)  # here, where the session is made, and not when it is first used
     return session

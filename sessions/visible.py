@@ -167,7 +167,7 @@ def _content(item: Item) -> bytes:
     return json.dumps(content).encode()
 
 
-def _chain(before: bytes, item: Item) -> bytes:
+def _digest(before: bytes, item: Item) -> bytes:
     return hashlib.sha256(before + _content(item)).digest()
 
 
@@ -184,11 +184,11 @@ class VisiblePrefix:
 
 
 @dataclass(slots=True)
-class Trace:
+class VisibleHistory:
     """What is visible of a growing list of items, with digests, computed for what is new since the last time."""
 
     visible: list[Visible] = field(default_factory=list)
-    chains: list[bytes] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)
     """The k-th is the digest of the visible items up to the k-th; items that repeat each other have equal ones.
 
     Equal digests leave reasoning and call ids to be compared.
@@ -198,10 +198,10 @@ class Trace:
     def digest(self, items: Sequence[Item]) -> str:
         """The digest of all visible items; empty where there are none."""
         self.follow(items)
-        return self.chains[-1].hex() if self.chains else ""
+        return self.digests[-1].hex() if self.digests else ""
 
     def follow(self, items: Sequence[Item]) -> None:
-        """Let it be the trace of these items, of which it has mostly seen all but the last."""
+        """Let it be that of these items, of which it has mostly seen all but the last."""
         same = self._same(items)
         if same == len(items) == len(self._seen):
             return
@@ -211,11 +211,11 @@ class Trace:
         first = self.visible[-1].start if self.visible else 0
         if self.visible:
             self._pop()
-        chain = self.chains[-1] if self.chains else b""
+        digest = self.digests[-1] if self.digests else b""
         for one in visible(items, first):
-            chain = _chain(chain, one.item)
+            digest = _digest(digest, one.item)
             self.visible.append(one)
-            self.chains.append(chain)
+            self.digests.append(digest)
         self._seen[same:] = items[same:]
 
     def prefix(self, items: Sequence[Item], at: int) -> VisiblePrefix:
@@ -223,10 +223,10 @@ class Trace:
         self.follow(items)
         count = self._begun(at)
         if count and self.visible[count - 1].end > at:  # within a visible item
-            shorter = Trace()
+            shorter = VisibleHistory()
             shorter.follow(items[:at])
             return shorter.prefix(items[:at], at)
-        return VisiblePrefix(self.visible, count, self.chains[count - 1] if count else b"")
+        return VisiblePrefix(self.visible, count, self.digests[count - 1] if count else b"")
 
     def turns(self, items: Sequence[Item], since: int) -> list[tuple[int, str]]:
         """The turns that end among `items[since:]`: how many items there are up to there, and their digest."""
@@ -237,12 +237,12 @@ class Trace:
             while count < len(self.visible) and self.visible[count].start < end:
                 count += 1
             if count and ends_turn(items[end - 1]):
-                found.append((end, self.chains[count - 1].hex()))
+                found.append((end, self.digests[count - 1].hex()))
         return found
 
-    def copy(self) -> "Trace":
-        """A trace of its own of the same items."""
-        return Trace([*self.visible], [*self.chains], [*self._seen])
+    def copy(self) -> "VisibleHistory":
+        """One of its own, of the same items."""
+        return VisibleHistory([*self.visible], [*self.digests], [*self._seen])
 
     def _begun(self, at: int) -> int:
         """How many visible items begin among the first `at`."""
@@ -259,4 +259,4 @@ class Trace:
 
     def _pop(self) -> None:
         self.visible.pop()
-        self.chains.pop()
+        self.digests.pop()

@@ -68,7 +68,7 @@ def taken(change: Change) -> Sequence[Write | Large]:
             return [Write("cut_items", [{"of_uid": uid, "keep": keep}], uid)]
         case MarkTurns(session=session, since=since):
             key = {"uid": session.uid, "principal": session.principal}
-            ends = session.trace.turns(session.items, since)
+            ends = session.history.turns(session.items, since)
             rows = [{**key, "position": end - 1, "digest": shortened(digest)} for end, digest in ends]
             return [Write("save_turns", rows, session.uid)]
         case CutSpans(uid=uid, fingerprint=name, keep=keep):
@@ -205,7 +205,7 @@ def _session_row(session: Session) -> Row:
         "approved": json.dumps(sorted(session.approved)),
         "open_run": session.open_run,
         "items": len(session.items),
-        "visible_digest": shortened(session.trace.digest(session.items)),
+        "visible_digest": shortened(session.history.digest(session.items)),
     }
 
 

@@ -78,7 +78,7 @@ class Intake:
 
         It must not be at work, nor wait for a person, nor have gone further.
         """
-        if not fits(session.items, session.trace, turn.request_items):
+        if not fits(session.items, session.history, turn.request_items):
             return False
         if session.open_run is None:
             return True
@@ -98,7 +98,7 @@ class Intake:
             calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
-        splice = plan(turn.mode.value, session.items, session.trace, turn.request_items)
+        splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
@@ -112,7 +112,7 @@ class Intake:
             InvalidRequest and its kin: the turn is not valid.
         """
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
-        splice = plan(turn.mode.value, session.items, session.trace, turn.request_items)
+        splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)

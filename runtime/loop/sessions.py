@@ -46,7 +46,7 @@ class Sessions:
 
     async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
         there = await self._directory.get(session.principal, session.id) is session
-        if not there or not fits(session.items, session.trace, turn.request_items, at):
+        if not there or not fits(session.items, session.history, turn.request_items, at):
             return None
         fork = self._directory.fork(session, at, implicit=True)
         self._directory.register(fork)

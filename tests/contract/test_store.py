@@ -43,7 +43,7 @@ from tenuto.sessions.records import (
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.store import Store
 from tenuto.sessions.tables import metadata
-from tenuto.sessions.visible import Trace
+from tenuto.sessions.visible import VisibleHistory
 from tests.postgresql import missing, running, url_at
 
 STORE = settings(
@@ -456,9 +456,9 @@ async def test_sessions_are_listed_newest_first_in_pages_without_gaps(store: Sto
 
 def digests(items: list[Item]) -> list[str]:
     """What names the visible items up to each."""
-    trace = Trace()
-    trace.follow(items)
-    return [chain.hex() for chain in trace.chains]
+    history = VisibleHistory()
+    history.follow(items)
+    return [digest.hex() for digest in history.digests]
 
 
 async def test_sessions_are_found_by_what_their_client_saw(store: Store) -> None:

@@ -89,10 +89,10 @@ async def test_what_follows_a_long_history_is_found_by_its_turns(store: Store) -
     draft.add(more)
     draft.mark_turns(LONG)
     await directory.commit(draft)
-    trace = visible.Trace()
-    trace.follow([*HISTORY, *more])
-    assert session.trace.chains == trace.chains
-    assert session.trace.turns(session.items, LONG) == [(LONG + 2, trace.chains[-1].hex())]
+    history = visible.VisibleHistory()
+    history.follow([*HISTORY, *more])
+    assert session.history.digests == history.digests
+    assert session.history.turns(session.items, LONG) == [(LONG + 2, history.digests[-1].hex())]
 
 
 def test_a_long_session_is_exported_in_pages_of_few_items_each() -> None:
@@ -124,7 +124,7 @@ async def test_what_happens_to_a_session_while_it_is_exported_is_not_in_its_docu
 def test_turns_have_the_digests_of_what_is_visible_up_to_their_ends(since: int) -> None:
     items: list[Item] = [UserItem("a"), AssistantItem(""), UserItem("b"), AssistantItem("c"), UserItem("d")]
     items.append(AssistantItem("e"))
-    trace = visible.Trace()
-    found = trace.turns(items, since)
-    assert found == [(end, trace.prefix(items, end).digest.hex()) for end, _ in found]
+    history = visible.VisibleHistory()
+    found = history.turns(items, since)
+    assert found == [(end, history.prefix(items, end).digest.hex()) for end, _ in found]
     assert [end for end, _ in found] == [end for end in (2, 4, 6) if end > since]

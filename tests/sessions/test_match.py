@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tenuto.sessions import match
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.request_items import RequestItems
-from tenuto.sessions.visible import Trace
+from tenuto.sessions.visible import VisibleHistory
 
 HI, HO, NEW = UserItem("hi"), AssistantItem("ho"), UserItem("new")
 
@@ -23,7 +23,7 @@ def wanted(request: list[Item]) -> list[str]:
 
 
 def fits(session: list[Item], request: list[Item], at: int | None = None) -> bool:
-    return match.fits(session, Trace(), RequestItems(request), at)
+    return match.fits(session, VisibleHistory(), RequestItems(request), at)
 
 
 def test_a_first_request_looks_for_no_session() -> None:
@@ -34,14 +34,14 @@ def test_a_first_request_looks_for_no_session() -> None:
 @given(plain, plain)
 def test_a_session_is_looked_for_exactly_where_it_fits(session: list[Item], request: list[Item]) -> None:
     """For items without reasoning and call ids the digest alone decides."""
-    assert (Trace().digest(session) in wanted(request)) == fits(session, request)
+    assert (VisibleHistory().digest(session) in wanted(request)) == fits(session, request)
 
 
 @given(plain)
 def test_the_longest_session_is_looked_for_first(request: list[Item]) -> None:
-    trace = Trace()
-    trace.follow(request)
-    marks = [chain.hex() for chain in trace.chains]
+    history = VisibleHistory()
+    history.follow(request)
+    marks = [digest.hex() for digest in history.digests]
     looked_for = wanted(request)
     assert looked_for == [mark for mark in reversed(marks[:-1]) if mark in looked_for]
 
@@ -58,7 +58,7 @@ def test_call_ids_decide_where_the_digest_cannot() -> None:
     def asking(id: str) -> AssistantItem:
         return AssistantItem("", "", (ToolCall(id, "f", "{}"),))
 
-    assert Trace().digest([HI, asking("1")]) == Trace().digest([HI, asking("2")])
+    assert VisibleHistory().digest([HI, asking("1")]) == VisibleHistory().digest([HI, asking("2")])
     assert fits([HI, asking("1")], [HI, asking("1"), NEW])
     assert not fits([HI, asking("2")], [HI, asking("1"), NEW])
 

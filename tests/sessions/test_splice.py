@@ -11,7 +11,7 @@ from tenuto.sessions import splice as joining
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.splice import Splice
-from tenuto.sessions.visible import Trace, visible
+from tenuto.sessions.visible import VisibleHistory, visible
 
 SYSTEM, HI, HO = SystemItem("be kind"), UserItem("hi"), AssistantItem("ho")
 ASK = AssistantItem("", "", (ToolCall("c1", "ask", "{}"), ToolCall("c2", "tell", "{}")))
@@ -19,11 +19,11 @@ ONE, TWO = ToolResultItem("c1", "ask", "1"), ToolResultItem("c2", "tell", "2")
 
 
 def plan(mode: str, session: Sequence[Item], request: Sequence[Item]) -> Splice:
-    return joining.plan(mode, session, Trace(), RequestItems(request))
+    return joining.plan(mode, session, VisibleHistory(), RequestItems(request))
 
 
 def splice(session: Sequence[Item], request: Sequence[Item]) -> Splice:
-    return joining.splice(session, Trace(), RequestItems(request))
+    return joining.splice(session, VisibleHistory(), RequestItems(request))
 
 
 @st.composite

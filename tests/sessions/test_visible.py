@@ -19,7 +19,7 @@ from tenuto.sessions.items import (
     item_from_json,
     item_to_json,
 )
-from tenuto.sessions.visible import Trace, canonical, canonical_arguments, difference, visible
+from tenuto.sessions.visible import VisibleHistory, canonical, canonical_arguments, difference, visible
 
 SERVER = ToolCall("s1", "look", "{}", server=True)
 CLIENT = ToolCall("c1", "ask", '{"q": 1}')
@@ -103,29 +103,31 @@ def test_digests_agree_with_equality(one: list[Item], other: list[Item]) -> None
     """Equal digests and no difference mean the same, as long as neither reasoning nor ids differ."""
     for mine, theirs in zip(visible(one), visible(other), strict=False):
         if difference(mine.item, theirs.item) is None:
-            assert Trace().digest([mine.item]) == Trace().digest([theirs.item])
+            assert VisibleHistory().digest([mine.item]) == VisibleHistory().digest([theirs.item])
         elif difference(mine.item, theirs.item) in ("kind", "text", "calls"):
-            assert Trace().digest([mine.item]) != Trace().digest([theirs.item])
+            assert VisibleHistory().digest([mine.item]) != VisibleHistory().digest([theirs.item])
 
 
 @given(histories)
 def test_a_digest_names_all_items_before_it(history: list[Item]) -> None:
-    trace = Trace()
-    trace.follow(history)
+    followed = VisibleHistory()
+    followed.follow(history)
     whole = seen(history)
-    assert [Trace().digest(whole[: count + 1]) for count in range(len(whole))] == [one.hex() for one in trace.chains]
-    assert len(set(trace.chains)) == len(trace.chains)
+    assert [VisibleHistory().digest(whole[: count + 1]) for count in range(len(whole))] == [
+        one.hex() for one in followed.digests
+    ]
+    assert len(set(followed.digests)) == len(followed.digests)
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 10), histories), max_size=5))
 def test_a_trace_follows_a_history_that_grows_and_is_cut(steps: list[tuple[int, list[Item]]]) -> None:
-    trace, history = Trace(), list[Item]()
+    followed, history = VisibleHistory(), list[Item]()
     for keep, new in steps:
         history = [*history[:keep], *new]
-        anew = Trace()
-        assert trace.digest(history) == anew.digest(history)
-        assert trace.chains == anew.chains
+        anew = VisibleHistory()
+        assert followed.digest(history) == anew.digest(history)
+        assert followed.digests == anew.digests
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_what_a_message_carries_is_content() -> None:
     plain, seen, other = UserItem("x"), UserItem("x", (image,)), UserItem("x", (replace(image, data="aG8="),))
     assert difference(seen, UserItem("x", (image,))) is None
     assert difference(plain, seen) == difference(seen, other) == "attachments"
-    assert len({Trace().digest([item]) for item in (plain, seen, other)}) == 3
+    assert len({VisibleHistory().digest([item]) for item in (plain, seen, other)}) == 3
     assert item_from_json(item_to_json(seen)) == seen
 
 
