@@ -38,6 +38,14 @@ class StopCause(StrEnum):
     CANCELLED = "cancelled"
 
 
+class MissReason(StrEnum):
+    """Why tokens that had a cache are computed again, but for the item at which a request's history differs."""
+
+    DIVERGED = "diverged"
+    NOT_RESIDENT = "not_resident"
+    TOOLS_CHANGED = "tools_changed"
+
+
 class Residency(StrEnum):
     """Where a sequence's cache lives."""
 

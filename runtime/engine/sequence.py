@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenuto.pipelines.base import Constraint, Sampler
-from tenuto.runtime.engine.messages import WINDOW, Residency, Round, RoundUsage, State
+from tenuto.runtime.engine.messages import WINDOW, MissReason, Residency, Round, RoundUsage, State
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
 
@@ -78,11 +78,11 @@ class OpenRound:
     """How many tokens it may still sample before its reader has read some."""
 
     @property
-    def miss_reason(self) -> str | None:
+    def miss_reason(self) -> MissReason | None:
         """Why tokens that had a cache were computed again; one always is, to sample from."""
         if self.admitted is None or self.computed_before <= self.reused + 1:
             return None
-        return "diverged" if self.diverged else "not_resident"
+        return MissReason.DIVERGED if self.diverged else MissReason.NOT_RESIDENT
 
     def usage(self, now: float) -> RoundUsage:
         """What it has cost."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 
 from tenuto.errors import ServerUnreachable, ToolFailed
-from tenuto.runtime.loop.events import ToolCalling, ToolReturned
+from tenuto.runtime.loop.events import ToolCalling, ToolReturned, ToolStatus
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.changes import SaveCall
@@ -33,7 +33,7 @@ class CallRunner:
     session_uid: str
     registry: Registry
     commit: Commit
-    count: Callable[[str, str], None]
+    count: Callable[[str, ToolStatus], None]
     """Told of each call's exported name and status."""
     deadline: float
     """On anyio's clock: when the run's time is over."""
@@ -58,7 +58,7 @@ class CallRunner:
         except BaseExceptionGroup as several:  # a result that could not be kept; the other calls were cancelled
             raise several.exceptions[0] from None
 
-    async def settle(self, pending: PendingCall, result: ToolResultItem, status: str) -> None:
+    async def settle(self, pending: PendingCall, result: ToolResultItem, status: ToolStatus) -> None:
         """Commit a result and tell it."""
         # What a tool has answered is known, whatever becomes of this commit: the next one brings it.
         pending.record = finished(pending, result, self.clock())
@@ -69,7 +69,7 @@ class CallRunner:
 
     async def deny(self, pending: PendingCall, reason: str) -> None:
         """Put a denial where the result would be."""
-        await self.settle(pending, stand_in(pending.call, reason), "denied")
+        await self.settle(pending, stand_in(pending.call, reason), ToolStatus.DENIED)
 
     async def _make(self, pending: PendingCall) -> None:
         call = pending.call
@@ -89,7 +89,7 @@ class CallRunner:
             attachments=result.attachments,
         )
         with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
-            await self.settle(pending, item, "failed" if result.is_error else "completed")
+            await self.settle(pending, item, ToolStatus.FAILED if result.is_error else ToolStatus.COMPLETED)
 
     async def _ask(self, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
         context = CallContext(

@@ -1,11 +1,38 @@
 """What a run tells while it goes on: the loop's own vocabulary, turned into wire forms by the front ends."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from tenuto.runtime.engine.messages import RoundUsage as RoundUsage  # a part of this vocabulary
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, RunStatus
+
+
+class StopReason(StrEnum):
+    """Why a run has ended. What is read back may hold others: another version may have kept it."""
+
+    END = "end"
+    STOP_STRING = "stop_string"
+    LENGTH = "length"
+    MAX_TOOL_ROUNDS = "max_tool_rounds"
+    REPEAT = "repeat"
+    """The model made the same calls again, and they gave the same."""
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+
+
+class ToolStatus(StrEnum):
+    """What became of a server's tool call."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DENIED = "denied"
+    NOT_RUN = "not_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +94,7 @@ class ToolCalling:
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:
-    """A server's tool call has its result (committed). `status`: `completed`, `failed`, `denied`, `not_run`."""
+    """A server's tool call has its result (committed). `status` is a `ToolStatus`, or what another version kept."""
 
     round: int
     call: ToolCall
@@ -97,8 +124,7 @@ class RunPaused:
 
 @dataclass(frozen=True, slots=True)
 class RunDone:
-    """The run has ended and its end is committed. `stop_reason`: `end`, `length`, `max_tool_rounds`, `repeat`,
-    `deadline`, `cancelled`, ..."""
+    """The run has ended and its end is committed. `stop_reason` is a `StopReason`, or what another version kept."""
 
     status: RunStatus
     stop_reason: str

@@ -11,6 +11,7 @@ from uuid import uuid4
 import anyio
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
+from tenuto.runtime.engine.messages import MissReason
 from tenuto.runtime.loop.constraints import check_bias, constrained
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
@@ -218,7 +219,7 @@ class Intake:
         if whole.total >= model.context:
             raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
         if whole.tools_changed:
-            options = replace(options, miss_reason=options.miss_reason or "tools_changed")
+            options = replace(options, miss_reason=options.miss_reason or MissReason.TOOLS_CHANGED)
         extend(draft, whole)
         draft.mark_turns(keep)
         run = self._run(turn, model, draft, options, len(new), whole)

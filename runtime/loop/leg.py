@@ -16,7 +16,7 @@ from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.engine_client import Place
-from tenuto.runtime.loop.events import RoundEnded
+from tenuto.runtime.loop.events import RoundEnded, StopReason, ToolStatus
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.leg_commits import LegCommits
 from tenuto.runtime.loop.models import Model
@@ -59,7 +59,7 @@ class Leg:
     place: Place | None = None
     _kept: LegCommits = field(init=False)
     _deadline: float = 0.0
-    _last_round: str | None = None
+    _last_round: StopReason | None = None
     """Why the next round is the last, once that is so."""
     _seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
     _prompt: Prompt | None = None
@@ -81,18 +81,22 @@ class Leg:
                 pass
         except anyio.get_cancelled_exc_class():
             if self.run.cancelling:
-                await self._break_off(Happening.CANCEL, "cancelled")
+                await self._break_off(Happening.CANCEL, StopReason.CANCELLED)
             else:
-                await self._break_off(Happening.INTERRUPT, "interrupted", ShuttingDown("the server is stopping"))
+                await self._break_off(
+                    Happening.INTERRUPT, StopReason.INTERRUPTED, ShuttingDown("the server is stopping")
+                )
             raise
         except ShuttingDown as error:
-            await self._break_off(Happening.INTERRUPT, "interrupted", error)
+            await self._break_off(Happening.INTERRUPT, StopReason.INTERRUPTED, error)
         except TenutoError as error:
             logger.warning("run %s failed: %s", self.run.id, error)
-            await self._break_off(Happening.FAIL, "error", error)
+            await self._break_off(Happening.FAIL, StopReason.ERROR, error)
         except Exception:
             logger.exception("run %s failed", self.run.id)
-            await self._break_off(Happening.FAIL, "error", TenutoError("an internal error; the server's log has it"))
+            await self._break_off(
+                Happening.FAIL, StopReason.ERROR, TenutoError("an internal error; the server's log has it")
+            )
         finally:
             self._give_back_place()
 
@@ -111,7 +115,7 @@ class Leg:
             self._prompt = await read(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
-            await self._kept.end(Happening.CUT, "length")
+            await self._kept.end(Happening.CUT, StopReason.LENGTH)
             return False
         extend(self._kept.draft, self._prompt)
         self._begin_round(tokens)
@@ -197,10 +201,10 @@ class Leg:
                 raise ShuttingDown("the engine has stopped")
             case StopCause.LIMIT:
                 self.run.drop_cut_calls()
-                await self._kept.end(Happening.CUT, "length")
+                await self._kept.end(Happening.CUT, StopReason.LENGTH)
                 return False
         if not outcome.item.calls:
-            await self._kept.end(Happening.COMPLETE, self._last_round or outcome.cause.value)
+            await self._kept.end(Happening.COMPLETE, self._last_round or StopReason(outcome.cause.value))
             return False
         self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.services.policy.repeatable)
         return True
@@ -238,7 +242,9 @@ class Leg:
         options = self.run.options
         if options.max_tool_rounds == 0:
             for pending in waiting:
-                await runner.settle(pending, stand_in(pending.call, "not executed: max_tool_rounds is 0"), "not_run")
+                await runner.settle(
+                    pending, stand_in(pending.call, "not executed: max_tool_rounds is 0"), ToolStatus.NOT_RUN
+                )
             return None
         ready: list[PendingCall] = []
         ask: PendingCall | None = None
@@ -269,11 +275,11 @@ class Leg:
     def _decide_last_round(self) -> None:
         made = tuple((c.call.name, c.call.arguments, c.result.text) for c in self.calls if c.result is not None)
         if self.run.tool_rounds >= self.run.options.max_tool_rounds and any(c.call.server for c in self.calls):
-            self._last_round = "max_tool_rounds"
+            self._last_round = StopReason.MAX_TOOL_ROUNDS
         elif made in self._seen:
-            self._last_round = "repeat"
+            self._last_round = StopReason.REPEAT
         elif anyio.current_time() >= self._deadline:
-            self._last_round = "deadline"
+            self._last_round = StopReason.DEADLINE
         self._seen.add(made)
 
     async def _append_results(self) -> bool:
@@ -284,19 +290,19 @@ class Leg:
         self._kept.draft.add([*shown, *self.then])
         self.calls, self.then = [], ()
         if not_run:
-            await self._kept.end(Happening.COMPLETE, "max_tool_rounds")
+            await self._kept.end(Happening.COMPLETE, StopReason.MAX_TOOL_ROUNDS)
         elif not fits:
-            await self._kept.end(Happening.CUT, "length")
+            await self._kept.end(Happening.CUT, StopReason.LENGTH)
         return fits and not not_run
 
-    def _count_call(self, name: str, status: str) -> None:
+    def _count_call(self, name: str, status: ToolStatus) -> None:
         found = self.services.registry.find(name)
         if found is not None:
             self.services.metrics.tool_call(found.server, name, status)
 
     # An end before its time.
 
-    async def _break_off(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
+    async def _break_off(self, happening: Happening, stop_reason: StopReason, error: TenutoError | None = None) -> None:
         """End the run before its time: the model stops, and calls without a result get one that says so."""
         with anyio.CancelScope(shield=True):
             try:

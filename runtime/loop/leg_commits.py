@@ -13,7 +13,7 @@ import anyio
 
 from tenuto.errors import CommitUnsettled, TenutoError
 from tenuto.runtime.loop.answer import announced
-from tenuto.runtime.loop.events import RunDone, RunPaused
+from tenuto.runtime.loop.events import RunDone, RunPaused, StopReason
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
@@ -101,12 +101,12 @@ class LegCommits:
 
     # Ends.
 
-    async def end(self, happening: Happening, stop_reason: str, error: TenutoError | None = None) -> None:
+    async def end(self, happening: Happening, stop_reason: StopReason, error: TenutoError | None = None) -> None:
         """The run has ended, with all that is in the draft."""
         self.draft.ahead.open_run = None
         text, code = (None, None) if error is None else (str(error), error.code)
         event = RunDone(TABLE[RunStatus.RUNNING, happening].to, stop_reason, text, code)
-        await self._close(happening, event, (), stop_reason=stop_reason, error=text)
+        await self._close(happening, event, (), stop_reason=stop_reason.value, error=text)
         self._count_end(event.status)
 
     def lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
@@ -119,7 +119,7 @@ class LegCommits:
         error = cause or failure
         if not isinstance(error, TenutoError):
             error = TenutoError("an internal error; the log has it")
-        run.unkept_end = RunDone(RunStatus.FAILED, "error", str(error), error.code)
+        run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, str(error), error.code)
         run.emit(run.unkept_end)
         self._count_end(RunStatus.FAILED)
 

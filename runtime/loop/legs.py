@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from tenuto.errors import ShuttingDown
 from tenuto.runtime.loop.engine_client import Place
-from tenuto.runtime.loop.events import RunDone
+from tenuto.runtime.loop.events import RunDone, StopReason
 from tenuto.runtime.loop.intake import Admitted
 from tenuto.runtime.loop.leg import Leg
 from tenuto.runtime.loop.models import Model
@@ -93,7 +93,7 @@ class Legs:
         finally:
             if run.working:
                 logger.error("the leg of run %s ended without a word", run.id)
-                run.unkept_end = RunDone(RunStatus.FAILED, "error", "an internal error", "internal")
+                run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, "an internal error", "internal")
                 run.emit(run.unkept_end)
             self._places.remove(seat)
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tenuto.runtime.loop.events import StopReason
 from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, item_from_json, item_to_json
 from tenuto.sessions.records import CallRecord, CallStatus
@@ -88,5 +89,9 @@ def _untold(pending: PendingCall, why: str) -> str:
     return f"not executed: {_WHOLE.get(why, why)}"
 
 
-_WHOLE = {"cancelled": "the run was cancelled", "interrupted": "the run was interrupted", "error": "the run failed"}
+_WHOLE = {
+    StopReason.CANCELLED.value: "the run was cancelled",
+    StopReason.INTERRUPTED.value: "the run was interrupted",
+    StopReason.ERROR.value: "the run failed",
+}
 """Why a call was not made, where the reason is one word."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
-from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused
+from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused, StopReason
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.owners import Key
 from tenuto.runtime.loop.pending import PendingCall, closing, results_of
@@ -29,11 +29,11 @@ DUE = 0.0
 """The deadline of a run that is to be closed as soon as that can be."""
 
 _WHY = {
-    Happening.CANCEL: ("cancelled", "cancelled"),
-    Happening.INTERRUPT: ("interrupted", "interrupted"),
-    Happening.FAIL: ("error", "error"),
-    Happening.EXPIRE: ("expired", "no answer came in time"),
-    Happening.SUPERSEDE: ("superseded", "the client went on"),
+    Happening.CANCEL: (StopReason.CANCELLED, "cancelled"),
+    Happening.INTERRUPT: (StopReason.INTERRUPTED, "interrupted"),
+    Happening.FAIL: (StopReason.ERROR, "error"),
+    Happening.EXPIRE: (StopReason.EXPIRED, "no answer came in time"),
+    Happening.SUPERSEDE: (StopReason.SUPERSEDED, "the client went on"),
 }
 """How a run that waits ends: its stop reason, and what its calls without a result get to say."""
 
@@ -196,7 +196,7 @@ class Runs:
         asked = [run.pause] if run.pause is not None else await self._store.run_pauses(run.id)
         draft.also(*(SavePause(pause.ended(ended, now)) for pause in asked if pause.status is PauseStatus.OPEN))
         more = {} if error is None else {"error": error}
-        record = advanced(run.record, happening, now, stop_reason=stop_reason, **more)
+        record = advanced(run.record, happening, now, stop_reason=stop_reason.value, **more)
         draft.also(SaveRun(record))
         return record
 

@@ -17,7 +17,7 @@ from tenuto.runtime.dialects.openai.chat.shapes import (
 )
 from tenuto.runtime.dialects.openai.logprobs import chat_logprobs
 from tenuto.runtime.dialects.openai.usage import summed, usage
-from tenuto.runtime.loop.events import Answer, ServerCall, Usage
+from tenuto.runtime.loop.events import Answer, ServerCall, StopReason, Usage
 from tenuto.sessions.items import ToolCall
 
 
@@ -67,7 +67,7 @@ def _choice(index: int, answer: Answer, *, logprobs: bool) -> ChoiceAnswer:
 
 def finish_reason(answer: Answer) -> FinishReason:
     """Why it ended, in the words that stock clients know."""
-    if answer.stop_reason == "length":
+    if answer.stop_reason == StopReason.LENGTH:
         return "length"
     return "tool_calls" if client_calls(answer) else "stop"
 
