@@ -14,7 +14,7 @@ from pathlib import Path
 
 from random_model import random_model
 
-from tenuto.pipelines.base import Row, Sampling
+from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
 
 PEER = Path(__file__).parent / "peers" / "build" / "bin" / "llama-batched-bench"

@@ -17,7 +17,8 @@ import uvloop
 from backend_speed import BATCH, CELLS, PROMPT, TOKENS, peers
 from random_model import random_model
 
-from tenuto.pipelines.base import Pipeline, Sampling
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Round, TokensSampled

@@ -35,7 +35,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models import llama
 
 import tenuto.pipelines
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.pipelines.mlx import Model
 from tenuto.runtime.engine.engine import Engine

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from tenuto.pipelines.base import BackendInfo, Row, Sampler, Sampling
+from tenuto.pipelines.backend import BackendInfo, Row, Sampler, Sampling
 
 
 def check_sampling(sampling: Sampling, vocabulary: int) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from tenuto.pipelines.base import CodecInfo, Constraint, GrammarSource, Rendered, TextDecoder, ToolChoice, TurnParser
+from tenuto.pipelines.base import CodecInfo, Constraint, GrammarSource, Rendered, TextDecoder, ToolChoice
 from tenuto.pipelines.chat_template import ChatTemplate, Part
 from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.content import ContentTokenizer, StreamDecoder
 from tenuto.pipelines.formats import format_of
 from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.placeholders import Placeholder
+from tenuto.pipelines.turns import TurnParser
 from tenuto.pipelines.vocabulary import vocabulary_of
 from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
 

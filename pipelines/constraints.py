@@ -15,7 +15,8 @@ from llguidance import LLMatcher
 from llguidance.numpy import fill_next_token_bitmask
 
 from tenuto.errors import GenerationFailed, InvalidRequest
-from tenuto.pipelines.base import Bitmask, Constraint, GrammarSource, ToolChoice
+from tenuto.pipelines.backend import Bitmask
+from tenuto.pipelines.base import Constraint, GrammarSource, ToolChoice
 from tenuto.pipelines.formats.base import Format
 from tenuto.pipelines.vocabulary import Vocabulary
 from tenuto.sessions.items import JsonObject, ToolSpec

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from tenuto.errors import ModelLoadFailed, TenutoError
-from tenuto.pipelines.base import Pipeline, Row, Sampling
+from tenuto.pipelines.backend import Row, Sampling
+from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import LoadSettings, Source, load_source
 from tenuto.pipelines.trial import Trial
 from tenuto.sessions.items import UserItem

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tenuto.pipelines.base import TurnParser
+from tenuto.pipelines.turns import TurnParser
 from tenuto.pipelines.vocabulary import Vocabulary
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from tenuto.pipelines.base import CallBroken, ReasoningDelta, TextDelta, TurnEvent, TurnParser
 from tenuto.pipelines.formats.base import Marker, Surroundings, lark_text
 from tenuto.pipelines.formats.json_call import JsonCall
 from tenuto.pipelines.formats.streams import MarkedTokens, TrimmedText, held_back
+from tenuto.pipelines.turns import CallBroken, ReasoningDelta, TextDelta, TurnEvent, TurnParser
 from tenuto.pipelines.vocabulary import Vocabulary
 
 # Others share the opener and write something else after it, so the template's own call decides.

@@ -7,7 +7,7 @@ import json
 import re
 from typing import NoReturn
 
-from tenuto.pipelines.base import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
 
 _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\\n]|\\.)*")')
 _ARGUMENTS = re.compile(r'\s*,\s*"arguments"\s*:\s*(?=\{)')

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from tenuto.pipelines.base import TextDelta, TurnEvent, TurnParser
 from tenuto.pipelines.content import StreamDecoder
 from tenuto.pipelines.formats.base import Marker, Surroundings
 from tenuto.pipelines.formats.streams import TrimmedText
+from tenuto.pipelines.turns import TextDelta, TurnEvent, TurnParser
 
 
 class Plain:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
-from tenuto.pipelines.base import (
+from tenuto.pipelines.backend import (
     BackendInfo,
     Bitmask,
     Pending,

@@ -8,7 +8,7 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 
-from tenuto.pipelines.base import Bitmask, Sampling, TokenLogprob
+from tenuto.pipelines.backend import Bitmask, Sampling, TokenLogprob
 from tenuto.pipelines.checks import check_sampling
 from tenuto.pipelines.llama_cpp.context import Logits
 

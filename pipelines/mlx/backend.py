@@ -1,22 +1,20 @@
 """The weights and the cache of an MLX model as the engine uses them. Engine thread only, but for construction."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import BackendInfo, Pending, Row, RowFailed, Sampled, Sampling, Snapshot, TokenLogprob
+from tenuto.pipelines.backend import BackendInfo, Pending, Row, Sampled, Sampling, Snapshot
 from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.mlx import caches, packing
 from tenuto.pipelines.mlx.device import leave_thread, runs_on
 from tenuto.pipelines.mlx.model import Model
-from tenuto.pipelines.mlx.sampling import ChosenTokens, MlxSampler, Order, choose
+from tenuto.pipelines.mlx.sampling import MlxSampler
 from tenuto.pipelines.mlx.slots import Batch, Slots
+from tenuto.pipelines.mlx.step import MlxPending, choose_tokens, read_tokens, token_of
 
 # What a pass costs beside its weights: building and starting it takes as long as reading about so many bytes.
 _PASS_BYTES = 32 << 20
@@ -39,14 +37,6 @@ class MlxSettings:
 
 
 @dataclass(slots=True)
-class _Chosen:
-    """The rows of one pass whose tokens are being chosen."""
-
-    rows: list[int]
-    choice: ChosenTokens
-
-
-@dataclass(slots=True)
 class _Ahead:
     """A pass that was begun before anybody asked for it, over the tokens that were being chosen."""
 
@@ -56,27 +46,6 @@ class _Ahead:
     logits: mx.array
     tokens: dict[int, int] = field(default_factory=dict)
     """The tokens that it was fed, by slot, once they are known."""
-
-
-@dataclass(slots=True)
-class MlxPending:
-    """A step that is under way."""
-
-    rows: Sequence[Row]
-    failed: dict[int, RowFailed] = field(default_factory=dict)
-    chosen: list[_Chosen] = field(default_factory=list, repr=False)
-    fed: list[mx.array] = field(default_factory=list, repr=False)
-    """What must be computed for the tokens that were fed without a sample."""
-
-    @property
-    def logits(self) -> list[NDArray[np.float32] | None]:
-        """What each row's token was chosen from, its mask applied."""
-        logits: list[NDArray[np.float32] | None] = [None] * len(self.rows)
-        for chosen in self.chosen:
-            of_rows = np.array(chosen.choice.logits.astype(mx.float32))
-            for row, of_row in zip(chosen.rows, of_rows, strict=True):
-                logits[row] = of_row
-        return logits
 
 
 class MlxBackend:
@@ -168,8 +137,8 @@ class MlxBackend:
         step.fed = []  # they would keep the caches that they are of
         sampled: Sampled = [step.failed.get(row) for row in range(len(step.rows))]
         for chosen in step.chosen:
-            self._read(step, chosen, sampled)
-        tokens = {row.slot: _token(sample) for row, sample in zip(step.rows, sampled, strict=True)}
+            read_tokens(step, chosen, sampled)
+        tokens = {row.slot: token_of(sample) for row, sample in zip(step.rows, sampled, strict=True)}
         for ahead in self._ahead:
             ahead.tokens.update((slot, token) for slot in ahead.slots if (token := tokens.get(slot)) is not None)
         return sampled
@@ -271,7 +240,7 @@ class MlxBackend:
         left = [slot for slot in at if slot not in served]
         for batch in self._slots.arrange(left) if left else ():
             rows = [at[slot] for slot in batch.slots]
-            self._choose(
+            choose_tokens(
                 step, rows, self._model.forward(mx.array([[step.rows[row].tokens[-1]] for row in rows]), batch.cache)
             )
             caches.begin(batch.cache)
@@ -289,7 +258,7 @@ class MlxBackend:
                 self._slots.catch_up(ahead.batch, hits)
                 order = [ahead.slots.index(slot) for slot in ahead.batch.slots]
                 logits = ahead.logits if len(order) == len(ahead.slots) else ahead.logits[mx.array(order)]
-                self._choose(step, [at[slot] for slot in ahead.batch.slots], logits)
+                choose_tokens(step, [at[slot] for slot in ahead.batch.slots], logits)
                 served.update(hits)
             elif slots:
                 self._slots.fall_back(ahead.batch)
@@ -316,48 +285,3 @@ class MlxBackend:
             batch.undo = undo
             mx.async_eval(logits, caches.arrays(batch.cache))
             self._ahead.append(_Ahead(batch, batch.slots, logits))
-
-    def _choose(self, step: MlxPending, rows: list[int], logits: mx.array) -> None:
-        orders: dict[int, Order] = {}
-        for place, row in enumerate(rows):
-            sampler = step.rows[row].sampler
-            assert isinstance(sampler, MlxSampler)
-            try:
-                orders[place] = sampler.order(step.rows[row].mask)
-            except Exception as error:  # a sampler that fails is its own row's affair
-                step.failed[row] = RowFailed(error)
-        if not orders:
-            return
-        if len(orders) < len(rows):
-            logits = logits[mx.array(list(orders))]
-        choice = choose(logits, list(orders.values()))
-        step.chosen.append(_Chosen([rows[place] for place in orders], choice))
-        mx.async_eval(choice.arrays())
-
-    @staticmethod
-    def _read(step: MlxPending, chosen: _Chosen, sampled: Sampled) -> None:
-        tokens: list[Any] = chosen.choice.tokens.tolist()
-        greatest: list[Any] = chosen.choice.greatest.tolist()
-        for place, row in enumerate(chosen.rows):
-            sampler = step.rows[row].sampler
-            assert isinstance(sampler, MlxSampler)
-            if not math.isfinite(greatest[place]):
-                error = GenerationFailed("no token is allowed, or the model's output is not finite")
-                sampled[row] = RowFailed(error)
-                continue
-            try:
-                sampler.accept(tokens[place])
-            except Exception as error:  # as in _choose
-                sampled[row] = RowFailed(error)
-                continue
-            told, alternatives = chosen.choice.told, sampler.sampling.logprobs
-            if told is not None and alternatives is not None:
-                sampled[row] = told.of(place, tokens[place], alternatives)
-            else:
-                sampled[row] = tokens[place]
-
-
-def _token(sample: int | TokenLogprob | RowFailed | None) -> int | None:
-    if isinstance(sample, TokenLogprob):
-        return sample.token
-    return sample if isinstance(sample, int) else None

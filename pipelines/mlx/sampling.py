@@ -16,7 +16,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from tenuto.pipelines.base import Bitmask, Sampling, TokenLogprob
+from tenuto.pipelines.backend import Bitmask, Sampling, TokenLogprob
 from tenuto.pipelines.checks import check_sampling
 
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float

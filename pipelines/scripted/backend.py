@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import (
+from tenuto.pipelines.backend import (
     BackendInfo,
     Bitmask,
     Pending,

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tenuto.pipelines.base import GrammarSource, Sampling, TokenLogprob
+from tenuto.pipelines.backend import Sampling, TokenLogprob
+from tenuto.pipelines.base import GrammarSource
 from tenuto.sessions.tokens import Prefix
 
 WINDOW = 512

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from tenuto.errors import Overloaded
-from tenuto.pipelines.base import Backend, Snapshot
+from tenuto.pipelines.backend import Backend, Snapshot
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.sequence import Sequence
 from tenuto.sessions.shares import Shares

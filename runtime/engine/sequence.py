@@ -6,7 +6,8 @@ Everything that changes a sequence's state goes through `Sequence.on`; the diagr
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tenuto.pipelines.base import Constraint, Sampler
+from tenuto.pipelines.backend import Sampler
+from tenuto.pipelines.base import Constraint
 from tenuto.runtime.engine.messages import WINDOW, MissReason, Residency, Round, RoundUsage, State
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens

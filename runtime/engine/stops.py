@@ -7,7 +7,8 @@ the longest. So the outcome is the same however the text is cut into pieces.
 from collections.abc import Iterable
 from typing import Protocol
 
-from tenuto.pipelines.base import CallBroken, Codec, TextDelta, TurnParser
+from tenuto.pipelines.base import Codec
+from tenuto.pipelines.turns import CallBroken, TextDelta, TurnParser
 from tenuto.runtime.engine.messages import Reading, Round
 
 

@@ -9,7 +9,8 @@ import queue
 import time
 from collections.abc import Callable
 
-from tenuto.pipelines.base import Pipeline, Row, RowFailed, Sampled, TokenLogprob
+from tenuto.pipelines.backend import Row, RowFailed, Sampled, TokenLogprob
+from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.engine.messages import (
     Cancel,
     Command,

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from pydantic import TypeAdapter
 
-from tenuto.pipelines.base import CallBroken
+from tenuto.pipelines.turns import CallBroken
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop.events import (
     Answer,

@@ -6,7 +6,8 @@ from dataclasses import replace
 import anyio
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.base import Codec, Sampling, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import Codec, ToolChoice
 from tenuto.runtime.loop.options import RunOptions, Unenforced
 from tenuto.runtime.loop.requests import ResponseFormat
 from tenuto.sessions.items import JsonObject

@@ -10,17 +10,17 @@ from itertools import takewhile
 from typing import assert_never
 
 from tenuto.errors import TemplateFailed
-from tenuto.pipelines.base import (
+from tenuto.pipelines.base import Codec
+from tenuto.pipelines.stand_in import stand_in
+from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
     CallFinished,
     CallStarted,
-    Codec,
     ReasoningDelta,
     TextDelta,
     TurnParser,
 )
-from tenuto.pipelines.stand_in import stand_in
 from tenuto.runtime.loop.ledgers import fingerprint, made_by
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenuto.errors import InvalidRequest, NotFound
-from tenuto.pipelines.base import BackendInfo, Codec, ToolChoice
+from tenuto.pipelines.backend import BackendInfo
+from tenuto.pipelines.base import Codec, ToolChoice
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.sessions.items import ToolSpec
 

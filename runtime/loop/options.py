@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec

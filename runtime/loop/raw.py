@@ -8,7 +8,7 @@ from uuid import uuid4
 import anyio
 
 from tenuto.errors import ContextTooLong, GenerationFailed, InvalidRequest
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, StopCause, Stopped, TokensSampled
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.constraints import check_bias

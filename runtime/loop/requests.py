@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import ToolChoice
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.request_items import RequestItems

@@ -6,14 +6,14 @@ from itertools import zip_longest
 from uuid import uuid4
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import (
+from tenuto.pipelines.backend import TokenLogprob
+from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
     CallFinished,
     CallStarted,
     ReasoningDelta,
     TextDelta,
-    TokenLogprob,
     TurnEvent,
     TurnParser,
 )

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from tenuto.errors import RunUnreadable
-from tenuto.pipelines.base import CallBroken
+from tenuto.pipelines.turns import CallBroken
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop import answer as answers
 from tenuto.runtime.loop.event_feed import EventFeed

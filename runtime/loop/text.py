@@ -3,7 +3,8 @@
 from collections import deque
 from dataclasses import dataclass
 
-from tenuto.pipelines.base import Codec, TokenLogprob
+from tenuto.pipelines.backend import TokenLogprob
+from tenuto.pipelines.base import Codec
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.events import TextLogprob
 

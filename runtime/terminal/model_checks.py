@@ -3,7 +3,8 @@
 import anyio
 
 from tenuto.errors import TenutoError
-from tenuto.pipelines.base import Pipeline, Sampling
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import LoadSettings, is_embedded, load, model_id
 from tenuto.runtime.app import available_cores
 from tenuto.runtime.config import Settings

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import Backend, Bitmask, Pipeline, Row, RowFailed, Sampling, Snapshot, TokenLogprob
+from tenuto.pipelines.backend import Backend, Bitmask, Row, RowFailed, Sampling, Snapshot, TokenLogprob
+from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.loader import LoadSettings, load
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer

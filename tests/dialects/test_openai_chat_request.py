@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.loop.requests import Limits, ResponseFormat, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Attachment, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem

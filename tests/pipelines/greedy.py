@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from tenuto.pipelines.base import Backend, Pipeline, Row, Sampling
+from tenuto.pipelines.backend import Backend, Row, Sampling
+from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import LoadSettings, load
 
 NEAR = 1e-2

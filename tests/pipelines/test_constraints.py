@@ -9,8 +9,10 @@ import jsonschema
 import pytest
 
 from tenuto.errors import GenerationFailed, InvalidRequest
-from tenuto.pipelines.base import Bitmask, CallFinished, Constraint, GrammarSource, ToolChoice, TurnEvent
+from tenuto.pipelines.backend import Bitmask
+from tenuto.pipelines.base import Constraint, GrammarSource, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.turns import CallFinished, TurnEvent
 from tenuto.sessions.items import ToolSpec
 
 

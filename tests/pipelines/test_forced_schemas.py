@@ -13,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import CallFinished, Codec, Pipeline, Sampling, TextDelta, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import Codec, Pipeline, ToolChoice
 from tenuto.pipelines.loader import LoadSettings, load
+from tenuto.pipelines.turns import CallFinished, TextDelta
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import Round, StopCause, Stopped, TokensSampled
 from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits

@@ -8,8 +8,9 @@ import llguidance
 import pytest
 from llguidance import TokenizerWrapper
 
-from tenuto.pipelines.base import CallFinished, Constraint, ReasoningDelta, ToolChoice, TurnEvent
+from tenuto.pipelines.base import Constraint, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.turns import CallFinished, ReasoningDelta, TurnEvent
 from tenuto.sessions.items import ToolSpec
 
 TEMPLATE = (

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import (
+from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.formats import format_of
+from tenuto.pipelines.formats.base import Surroundings
+from tenuto.pipelines.formats.hermes import Hermes
+from tenuto.pipelines.formats.plain import Plain
+from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
     CallFinished,
@@ -17,11 +22,6 @@ from tenuto.pipelines.base import (
     TextDelta,
     TurnEvent,
 )
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
-from tenuto.pipelines.formats import format_of
-from tenuto.pipelines.formats.base import Surroundings
-from tenuto.pipelines.formats.hermes import Hermes
-from tenuto.pipelines.formats.plain import Plain
 from tenuto.pipelines.vocabulary import vocabulary_of
 
 PROBE = '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>'

@@ -7,19 +7,10 @@ from pathlib import Path
 import pytest
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import (
-    CallFinished,
-    Constraint,
-    Pipeline,
-    ReasoningDelta,
-    Row,
-    RowFailed,
-    Sampling,
-    TextDelta,
-    ToolChoice,
-    TurnEvent,
-)
+from tenuto.pipelines.backend import Row, RowFailed, Sampling
+from tenuto.pipelines.base import Constraint, Pipeline, ToolChoice
 from tenuto.pipelines.loader import load
+from tenuto.pipelines.turns import CallFinished, ReasoningDelta, TextDelta, TurnEvent
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 
 WEATHER = ToolSpec(

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import Pending, Row, RowFailed, Sampled, Snapshot
+from tenuto.pipelines.backend import Pending, Row, RowFailed, Sampled, Snapshot
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.http.body import Wire
 
 MOST_BIASES = 1024

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("llama_cpp")
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.pipelines.base import Row, Sampling
+from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model, bytes_per_token
 from tenuto.pipelines.loader import find
 

@@ -11,7 +11,7 @@ from tenuto.pipelines.llama_cpp.team import Team
 
 pytest.importorskip("llama_cpp")
 
-from tenuto.pipelines.base import Row
+from tenuto.pipelines.backend import Row
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
 from tenuto.pipelines.loader import find
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenuto.pipelines.base import Row, Sampling
+from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.mlx import MlxBackend
 
 NEAR = 1e-2

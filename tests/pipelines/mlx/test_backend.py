@@ -9,7 +9,7 @@ import mlx.core as mx
 import pytest
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.base import Row, RowFailed, Sampling
+from tenuto.pipelines.backend import Row, RowFailed, Sampling
 from tenuto.pipelines.mlx import MlxBackend, MlxSettings, Model
 from tenuto.pipelines.mlx.sampling import MlxSampler, Order
 from tests.pipelines.mlx.streams import GREEDY, Stream, alone, assert_same, prompt, step

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.mlx.sampling import MlxSampler, choose
 
 SIZE = 12

@@ -10,7 +10,8 @@ from typing import Any
 
 import anyio
 
-from tenuto.pipelines.base import GrammarSource, Pending, Pipeline, Row, Sampled, Sampling, Snapshot
+from tenuto.pipelines.backend import Pending, Row, Sampled, Sampling, Snapshot
+from tenuto.pipelines.base import GrammarSource, Pipeline
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedBackend, ScriptedTokenizer, read_script
 from tenuto.pipelines.scripted.backend import ScriptedSampler

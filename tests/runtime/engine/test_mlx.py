@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("mlx_lm", reason="needs the extra tenuto[mlx]")
 
-from tenuto.pipelines.base import GrammarSource, Pipeline, Sampling
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import GrammarSource, Pipeline
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.mlx import MlxBackend, MlxSettings, Model
 from tenuto.pipelines.mlx.sampling import MlxSampler, Order

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto.pipelines.base import Snapshot
+from tenuto.pipelines.backend import Snapshot
 from tenuto.runtime.engine.messages import Residency
 from tests.runtime.engine.rig import Make
 

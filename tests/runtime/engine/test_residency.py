@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import BackendInfo, Row
+from tenuto.pipelines.backend import BackendInfo, Row
 from tenuto.pipelines.scripted import Script, ScriptedBackend
 from tenuto.runtime.engine.messages import Residency
 from tenuto.runtime.engine.residency import WORTH_SHARING, CacheResidency

@@ -8,7 +8,8 @@ import anyio.lowlevel
 import pytest
 
 from tenuto.errors import ContextTooLong, InvalidRequest
-from tenuto.pipelines.base import Sampling, ToolChoice
+from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.engine.messages import StopCause
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.raw import RawPiece, RawRequest, RawRun

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tenuto.errors import AlreadyDecided, CommitUnsettled, Conflict, NotFound, SessionDamaged, StoreFailed, TenutoError
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.scripted import ScriptedTokenizer
 from tenuto.runtime.engine.messages import StopCause
 from tenuto.runtime.engine.stops import StopStrings

@@ -3,7 +3,7 @@ import asyncio
 import anyio
 import pytest
 
-from tenuto.pipelines.base import Sampling
+from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.engine.messages import (
     Failed,
     Round,

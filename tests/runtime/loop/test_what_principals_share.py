@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenuto.pipelines.base import Row, Sampling
+from tenuto.pipelines.backend import Row, Sampling
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop.raw import RawRequest
 from tenuto.runtime.loop.requests import ToolSelection
