@@ -46,7 +46,7 @@ from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import Notebooks
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.principal import Principal, Role
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.tools.approvals import Permission
 from tenuto.tools.builtin import Calculator, Clock, Notes
 from tenuto.tools.host import Host

@@ -7,7 +7,7 @@ import anyio
 from tenuto.sessions.changes import PutNote
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.notes import expect_room
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 
 class Notebooks:

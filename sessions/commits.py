@@ -8,7 +8,7 @@ import anyio
 from tenuto.errors import CommitUnsettled, TenutoError
 from tenuto.sessions.changes import Change
 from tenuto.sessions.session import Key
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 _COMMIT_S = 30.0
 """How long a commit is waited for, and then its outcome before the session is read again."""

@@ -19,12 +19,12 @@ from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.live import LiveSessions
 from tenuto.sessions.locks import Locks
 from tenuto.sessions.notes import expect_room
-from tenuto.sessions.reads import MOST_CANDIDATES
 from tenuto.sessions.recent import STORED_BYTES, UNSTORED_BYTES, RecentSessions
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Key, Session, new_uid
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.reads import MOST_CANDIDATES
+from tenuto.sessions.storage.store import Store
 from tenuto.sessions.watchers import notify
 
 

@@ -7,7 +7,7 @@ from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.changes import SaveKey
 from tenuto.sessions.records import KeyRecord
 from tenuto.sessions.shares import Shares
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 KEPT_S = 24 * 3600.0
 MOST_UNSTORED = 10_000

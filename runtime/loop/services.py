@@ -9,7 +9,7 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.tools.registry import Registry
 
 

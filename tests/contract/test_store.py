@@ -41,8 +41,8 @@ from tenuto.sessions.records import (
     RunStatus,
 )
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.store import Store
-from tenuto.sessions.tables import metadata
+from tenuto.sessions.storage.store import Store
+from tenuto.sessions.storage.tables import metadata
 from tenuto.sessions.visible import VisibleHistory
 from tests.postgresql import missing, running, url_at
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 
 @pytest.fixture

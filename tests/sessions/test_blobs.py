@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, text
 
-import tenuto.sessions
-from tenuto.sessions.bases import Bases, joined
+import tenuto.sessions.storage
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, TOOLS, Pool, Shared, ToolBlock
 from tenuto.sessions.changes import DeleteSession, SaveRun, SaveSession, whole
 from tenuto.sessions.items import ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import PauseStatus, RunRecord, RunStatus
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
-from tenuto.sessions.writes import pack
+from tenuto.sessions.storage.bases import Bases, joined
+from tenuto.sessions.storage.store import Store
+from tenuto.sessions.storage.writes import pack
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}}
 
@@ -161,7 +161,7 @@ OLD_RUN = {
 def older(path: Path) -> None:
     """A data folder as the version before this one has left it: a session, its run that waits, and its approval."""
     config = Config()
-    config.set_main_option("script_location", str(Path(tenuto.sessions.__file__ or "").parent / "migrations"))
+    config.set_main_option("script_location", str(Path(tenuto.sessions.storage.__file__ or "").parent / "migrations"))
     engine = create_engine(f"sqlite:///{path / 'store.db'}")
     with engine.begin() as connection:
         config.attributes["connection"] = connection

@@ -18,7 +18,7 @@ from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunRecord, RunStatus
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.sessions.tokens import Tokens
 
 HI, HO = UserItem("hi"), AssistantItem("ho")

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from tenuto.sessions import transfer, visible, writes
+from tenuto.sessions import transfer, visible
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, UserItem, item_to_json
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage import writes
+from tenuto.sessions.storage.store import Store
 
 LONG = 2000
 FEW = 100

@@ -15,7 +15,7 @@ from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 HI, HO = UserItem("hi"), UserItem("ho")
 

@@ -15,7 +15,7 @@ from tenuto.errors import CommitUnsettled
 from tenuto.sessions.changes import AddItems, whole
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tests.postgresql import missing, running, socket_in, url_at
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, UserItem
 from tenuto.sessions.notes import MOST_NOTES, NotesFull
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.tools.builtin import Notes
 from tenuto.tools.spec import CallContext
 

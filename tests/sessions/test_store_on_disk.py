@@ -14,19 +14,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from tenuto.errors import ConfigurationError, StoreFailed
 from tenuto.sessions.changes import AddItems, SaveSession, whole
-from tenuto.sessions.database import Database
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
-from tenuto.sessions.tables import metadata
-from tenuto.sessions.writes import statements
+from tenuto.sessions.storage.database import Database
+from tenuto.sessions.storage.store import Store
+from tenuto.sessions.storage.tables import metadata
+from tenuto.sessions.storage.writes import statements
 
 COMMIT_FOR_EVER = """
 import asyncio, itertools, sys
 from tenuto.sessions.changes import *
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 store = Store.open(sys.argv[1])
 

@@ -6,7 +6,7 @@ import pytest
 
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.sessions.watchers import notify
 
 

@@ -11,7 +11,7 @@ from tenuto.errors import StoreFailed, StoreUnavailable
 from tenuto.sessions.changes import AddItems, SaveSession
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 
 SESSION = Session("u", "alice", "s", 1.0, 2.0)
 
@@ -64,7 +64,7 @@ async def test_a_store_that_cannot_write_refuses_before_anything_is_begun(kept: 
 async def test_it_notices_by_itself_when_there_is_room_again(
     kept: Store, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenuto.sessions.store._TRY_AGAIN_S", 0.01)
+    monkeypatch.setattr("tenuto.sessions.storage.store._TRY_AGAIN_S", 0.01)
     await fill(kept, disk)
     trying = asyncio.create_task(kept.keep_trying())
     await asyncio.sleep(0.1)

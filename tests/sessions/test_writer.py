@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import Overloaded, StoreFailed
-from tenuto.sessions.writer import Writer
-from tenuto.sessions.writes import Write, merged
+from tenuto.sessions.storage.writer import Writer
+from tenuto.sessions.storage.writes import Write, merged
 
 WAIT_S = 10
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from tenuto.errors import StoreFailed
-from tenuto.sessions import reads, tables
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import OpenRun
 from tenuto.sessions.session import Session
+from tenuto.sessions.storage import reads, tables
 from tests.simulation.journal import Pause, WatchedStore
 from tests.simulation.script import chained
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from tenuto.sessions.database import Database
 from tenuto.sessions.records import RunStatus
-from tenuto.sessions.store import Store
-from tenuto.sessions.writes import Write
+from tenuto.sessions.storage.database import Database
+from tenuto.sessions.storage.store import Store
+from tenuto.sessions.storage.writes import Write
 from tenuto.threads import Drive
 from tests.simulation.history import BYSTANDER, Fault
 from tests.simulation.loop import Process

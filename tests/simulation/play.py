@@ -22,7 +22,7 @@ import anyio
 
 from tenuto.errors import CommitUnsettled, StoreFailed, TenutoError
 from tenuto.runtime.http.disconnect import ClientGone
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tests.simulation.clients import Known, Lost, perform
 from tests.simulation.faults import Faults
 from tests.simulation.history import BYSTANDER, History, Op

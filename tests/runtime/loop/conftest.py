@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tenuto.runtime.engine.engine import Engine
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tests.runtime.loop.house import Clock, Process, Rule, Setup
 from tests.runtime.loop.pickled_engine import PickledEngine
 from tests.runtime.loop.tools import Tools

@@ -33,7 +33,7 @@ from tenuto.sessions.directory import Directory
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
-from tenuto.sessions.store import Store
+from tenuto.sessions.storage.store import Store
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.builtin import Calculator, Notes
 from tenuto.tools.registry import CallLimits, Registry

@@ -47,9 +47,9 @@ MUTATIONS = (
                 LEG,
                 """\
         except GenerationFailed as failure:
-            log.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
+            logger.warning("what run %s had said when it was stopped is lost: %s", self.run.id, failure)
         except Exception:  # what broke the run off may break its reading too; it ends all the same
-            log.exception("what run %s had said when it was stopped is lost", self.run.id)
+            logger.exception("what run %s had said when it was stopped is lost", self.run.id)
 """,
                 "",
             ),
@@ -68,7 +68,7 @@ MUTATIONS = (
                 "runtime/loop/legs.py",
                 """\
         except Exception:  # a bug in the leg is its run's; the others go on
-            log.exception("the leg of run %s ended in an error", run.id)
+            logger.exception("the leg of run %s ended in an error", run.id)
 """,
                 "",
             ),

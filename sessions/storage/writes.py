@@ -11,8 +11,6 @@ from typing import Any, assert_never
 from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from tenuto.sessions import tables
-from tenuto.sessions.bases import Bases
 from tenuto.sessions.blobs import TOOLS, Blob, Shared
 from tenuto.sessions.changes import (
     AddItems,
@@ -33,6 +31,8 @@ from tenuto.sessions.changes import (
 from tenuto.sessions.items import item_to_json
 from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord, RunStatus
 from tenuto.sessions.session import Session
+from tenuto.sessions.storage import tables
+from tenuto.sessions.storage.bases import Bases
 
 Row = dict[str, Any]
 

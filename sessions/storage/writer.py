@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, Full, Queue
 
 from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
-from tenuto.sessions.writes import Write
+from tenuto.sessions.storage.writes import Write
 from tenuto.threads import Drive, Next, Thread
 
 QUEUE_LIMIT = 10_000

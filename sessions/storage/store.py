@@ -13,15 +13,15 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
-from tenuto.sessions import reads
-from tenuto.sessions.bases import Bases
 from tenuto.sessions.changes import Change
-from tenuto.sessions.database import READERS, Database
 from tenuto.sessions.records import CallRecord, KeyRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
 from tenuto.sessions.session import Session
-from tenuto.sessions.writable import Writable
-from tenuto.sessions.writer import QUEUE_LIMIT, Writer
-from tenuto.sessions.writes import (
+from tenuto.sessions.storage import reads
+from tenuto.sessions.storage.bases import Bases
+from tenuto.sessions.storage.database import READERS, Database
+from tenuto.sessions.storage.writable import Writable
+from tenuto.sessions.storage.writer import QUEUE_LIMIT, Writer
+from tenuto.sessions.storage.writes import (
     TRIAL,
     Write,
     expiring_keys,

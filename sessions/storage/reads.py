@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, RowMapping, Select, and_, bindparam, or_, select, union
 
 from tenuto.errors import InvalidRequest, SessionDamaged
-from tenuto.sessions import tables
-from tenuto.sessions.bases import joined
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, TOOLS, Pool, Shared
 from tenuto.sessions.items import Item, item_from_json
 from tenuto.sessions.ledger import Ledger
@@ -26,7 +24,9 @@ from tenuto.sessions.records import (
     SessionSummary,
 )
 from tenuto.sessions.session import Parent, Session
-from tenuto.sessions.writes import OPEN, is_working, shortened, unpack
+from tenuto.sessions.storage import tables
+from tenuto.sessions.storage.bases import joined
+from tenuto.sessions.storage.writes import OPEN, is_working, shortened, unpack
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from tenuto.sessions.tables import metadata
+from tenuto.sessions.storage.tables import metadata
 
 
 def run() -> None:
