@@ -126,7 +126,7 @@ class BodyTooLarge(TenutoError):
     code = "body_too_large"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is larger than {limit} bytes")
+        super().__init__(f"the body is larger than {limit} bytes, which is the setting max_body_bytes")
         self.limit = limit
 
 

@@ -1,11 +1,12 @@
 """Who is fed how much in the next step, and who is admitted next: pure functions, without threads, clocks or caches.
 
 Decoding sequences get one token each; what is left of the step's budget goes to prefill, shared evenly, so that a
-short resume does not wait for a long cold prompt and neither stops the others from decoding. Admission is first come,
-first served, which with rounds of bounded length starves nobody.
+short resume does not wait for a long cold prompt and neither stops the others from decoding. Principals are admitted in
+turn, and each one's rounds first come, first served, which with rounds of bounded length starves nobody.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -58,11 +59,12 @@ def plan(decoding: Sequence[str], prefilling: Sequence[Prefill], budget: Budget,
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A waiting sequence, in order of arrival. `resident`: it has a slot. `moves`: admitting it moves a cache in."""
+    """A waiting sequence. `resident`: it has a slot. `moves`: admitting it moves a cache in."""
 
     id: str
     resident: bool
     moves: bool = False
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,24 @@ class Admission:
     evict: str | None = None
 
 
+def in_turn(waiting: Sequence[Candidate], working: Mapping[str, int]) -> list[Candidate]:
+    """The candidates, given in order of arrival, in the order in which they are to be admitted.
+
+    Whoever has fewer rounds comes first: those at work, of which each principal has `working`, and those that wait
+    before a candidate. Where that is equal, who came first.
+    """
+    rounds = Counter(working)
+    ranks: list[int] = []
+    for candidate in waiting:
+        ranks.append(rounds[candidate.principal])
+        rounds[candidate.principal] += 1
+    order = sorted(range(len(waiting)), key=ranks.__getitem__)
+    return [waiting[at] for at in order]
+
+
 def admit(waiting: Sequence[Candidate], free: int, paused: Sequence[str]) -> list[Admission]:
-    """Choose who is admitted now: first come, first served. At most one takes another's slot or moves its cache in.
+    """Choose who of those that wait, in their order, is admitted now. At most one takes another's slot or moves its
+    cache in.
 
     A resident one needs no other slot and passes those that wait for one. `paused` are the sequences that hold a slot
     and do nothing, the first to give way first. After them, a resident one that waits behind the candidate gives way,

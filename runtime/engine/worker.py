@@ -7,7 +7,9 @@ nothing else.
 import logging
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 
 from tenuto.pipelines.backend import Row, RowFailed, Sampled, TokenLogprob
 from tenuto.pipelines.base import Pipeline
@@ -33,7 +35,7 @@ from tenuto.runtime.engine.messages import (
 from tenuto.runtime.engine.opening import open_round
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.roster import Roster
-from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, plan
+from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, in_turn, plan
 from tenuto.runtime.engine.sequence import Happening, Sequence
 from tenuto.threads import Next
 
@@ -139,11 +141,13 @@ class Worker:
             return
         idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.BLOCKED)]
         candidates = [
-            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST)
+            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST, s.principal)
             for s in self._roster.waiting.values()
         ]
+        at_work = chain(self._roster.prefilling.values(), self._roster.decoding.values())
+        waiting = in_turn(candidates, Counter(s.principal for s in at_work))
         copied = False
-        for admission in admit(candidates, self._residency.free_slots, idle):
+        for admission in admit(waiting, self._residency.free_slots, idle):
             sequence = self._roster.waiting[admission.id]
             if copied and sequence.slot is None:
                 continue  # it could need a copy too; a step has time for one, since the others stand still for it

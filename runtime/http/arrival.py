@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.errors import BodyTooLarge, InvalidRequest, TenutoError
+from tenuto.errors import BodyTooLarge, InvalidRequest, Overloaded, TenutoError
 from tenuto.runtime.http.refusal import refuse
 from tenuto.sessions.shares import Shares
 
@@ -13,31 +13,42 @@ LARGEST_AT_ONCE = 16
 """So many bodies of the largest size may be in memory together, and any number of smaller ones that take no more."""
 _SMALL_BYTES = 64 << 10
 """What each request may bring without a look at the others: connections are few enough for that."""
-_RETRY_AFTER_S = 1.0
+RETRY_AFTER_S = 1.0
+WHAT = "the memory for requests"
 
 
 class Bodies:
-    """The memory for bodies, which principals share. Event-loop thread only."""
+    """The memory for bodies, which principals share. Event-loop thread only.
+
+    A body that is still arriving gives way to another principal's, where its own has more than an equal share.
+    """
 
     def __init__(self, max_body_bytes: int, arrival_s: float) -> None:
         self.max_body_bytes, self.arrival_s = max_body_bytes, arrival_s
-        self._shares: Shares[object] = Shares("the memory for requests", LARGEST_AT_ONCE * max_body_bytes, _never)
+        self._claimant = ""
+        self._shares: Shares[Arrival] = Shares(WHAT, LARGEST_AT_ONCE * max_body_bytes, self._may_give_way)
 
     @property
     def nbytes(self) -> int:
         """What large bodies take now."""
         return self._shares.used
 
-    def grow(self, body: object, principal: str, more: int, total: int) -> None:
-        """A principal's body has become so much larger. Raises Overloaded where there is no room for that."""
-        if total > _SMALL_BYTES:
-            more = more if body in self._shares else total
-            self._shares.expect_room(principal, anyio.current_time(), _RETRY_AFTER_S, more)
-            self._shares.settle(body, principal, total)
+    def grow(self, body: "Arrival", principal: str, total: int) -> None:
+        """A principal's body is so large now. Raises Overloaded where there is no room for that."""
+        if total <= _SMALL_BYTES:
+            return
+        self._shares.remove(body)
+        self._claimant = principal
+        for other in self._shares.admit(body, principal, anyio.current_time(), RETRY_AFTER_S, total):
+            other.give_way()
 
-    def free(self, body: object) -> None:
+    def free(self, body: "Arrival") -> None:
         """A body has been made into something else, or is given up."""
         self._shares.remove(body)
+
+    def _may_give_way(self, body: "Arrival") -> bool:
+        # Among a principal's own the first stay: else each new one would end one that has come further.
+        return body.is_arriving and self._shares.principal_of(body) != self._claimant
 
 
 class Arrival:
@@ -51,6 +62,19 @@ class Arrival:
         self._read = 0
         self._whole = self._started = False
         self._wrong: TenutoError | None = None
+        self._wait: anyio.CancelScope | None = None
+        """Set while the next piece is waited for."""
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether more of it is to come."""
+        return not self._whole
+
+    def give_way(self) -> None:
+        """Give the body up: another needs its room."""
+        self._refused(Overloaded(WHAT, RETRY_AFTER_S))
+        if self._wait is not None:
+            self._wait.cancel()
 
     async def run(self, app: ASGIApp) -> None:
         """Let the app answer the request."""
@@ -67,12 +91,17 @@ class Arrival:
     async def _next(self) -> Message:
         if self._whole:
             return await self._receive()
-        with anyio.CancelScope(deadline=self._deadline) as limit:
+        if self._wrong is not None:
+            raise self._wrong
+        with anyio.CancelScope(deadline=self._deadline) as self._wait:
             message = await self._receive()
-        if limit.cancelled_caught:
+        late, self._wait = self._wait.cancelled_caught, None
+        if self._wrong is not None:
+            raise self._wrong
+        if late:
             raise self._refused(InvalidRequest(f"the body did not arrive within {self._bodies.arrival_s:g} s"))
-        self._whole = not message.get("more_body", False)
         self._count(len(message.get("body", b"")))
+        self._whole = not message.get("more_body", False)
         return message
 
     def _count(self, more: int) -> None:
@@ -80,7 +109,7 @@ class Arrival:
         if self._read > self._bodies.max_body_bytes:
             raise self._refused(BodyTooLarge(self._bodies.max_body_bytes))
         try:
-            self._bodies.grow(self, _principal(self._scope), more, self._read)
+            self._bodies.grow(self, _principal(self._scope), self._read)
         except TenutoError as full:
             raise self._refused(full) from None
 
@@ -101,7 +130,3 @@ def _principal(scope: Scope) -> str:
     """Whose body it is: known to `Authentication`, which has been passed when the body is read."""
     state: dict[str, Any] = scope.get("state", {})
     return state["principal"].id if "principal" in state else ""
-
-
-def _never(_: object) -> bool:
-    return False

@@ -2,7 +2,7 @@
 
 Connections that have shown no key give way first, so that they never keep out those who have one; among key holders, it
 is who holds most. What is idle goes before what is under way, the oldest first, and no key holder's request is broken
-off.
+off that has wholly arrived.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ class Held(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a whole request has come and is under way."""
 
     @property
     def since(self) -> float:

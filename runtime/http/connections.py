@@ -72,12 +72,16 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a request is under way."""
+        """Whether a request has arrived and is under way. While one arrives, its connection may still give way."""
+        return self._is_answering and not self.cycle.more_body
+
+    @property
+    def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
     def give_way(self) -> None:
         """Close it, for another one that needs its place."""
-        if self.is_busy:
+        if self._is_answering:
             self.transport.abort()
         else:
             self.transport.close()
@@ -170,7 +174,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, error: TenutoError) -> None:
         """Answer what cannot be read any further, and read no more. An answer that has begun is broken off."""
         self._refused_at = time.monotonic()
-        if self.is_busy:
+        if self._is_answering:
             reads_body = self.cycle.more_body and not self._in_head and not self.pipeline
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -20,6 +20,7 @@ ANY = "*"
 ARRIVAL_S = 60.0
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_MOST_DIGITS = 18
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -75,9 +76,10 @@ class Guard:
 
     def _check_body(self, method: str, headers: Headers) -> bool:
         length = headers.get("content-length", "0")
-        if not length.isdecimal():
-            raise InvalidRequest(f"Content-Length {length!r} is no number", "Content-Length")
-        if int(length) > self._bodies.max_body_bytes:
+        if not (length.isascii() and length.isdecimal()):
+            raise InvalidRequest(f"Content-Length {length[:_MOST_DIGITS]!r} is no number", "Content-Length")
+        # Longer numbers are larger than any limit, and `int` takes time by the square of their length.
+        if len(length) > _MOST_DIGITS or int(length) > self._bodies.max_body_bytes:
             raise BodyTooLarge(self._bodies.max_body_bytes)
         has_body = int(length) > 0 or "transfer-encoding" in headers
         if has_body and method in _WITH_BODY:

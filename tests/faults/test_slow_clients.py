@@ -124,13 +124,13 @@ def test_a_body_that_ends_with_its_client_leaves_nothing_behind(server: Server) 
     assert "Traceback" not in server.log
 
 
-def test_more_connections_than_allowed_are_refused_in_words(server: Server, sockets: ExitStack) -> None:
-    """Where every place has a request under way; an idle connection would give way."""
-    for _ in range(20):
-        client = sockets.enter_context(connect(server))
-        client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert client.recv(65536)
-        client.sendall(HEAD + b"Content-Length: 100\r\n\r\n{")
+def test_more_connections_than_allowed_are_refused_in_words(start: Start, sockets: ExitStack) -> None:
+    """Where every place has a request that has arrived and is under way; any other connection would give way."""
+    server = start("--patience-s", "60", "--max-connections", "10", rules=LONG, cells=200_000)
+    for number in range(10):
+        client = sockets.enter_context(connect(server, receive_buffer=4096))
+        client.sendall(request("long", session_id=str(number), stream=True, max_tokens=60_000))
+        assert client.recv(1)
     one_too_many = sockets.enter_context(connect(server))
     one_too_many.sendall(request("hello"))
     head, _, content = whatever_comes(one_too_many).partition(b"\r\n\r\n")
@@ -139,6 +139,17 @@ def test_more_connections_than_allowed_are_refused_in_words(server: Server, sock
     assert json.loads(content)["error"]["message"] == "the table of connections is full; try again in 1 s"
     sockets.close()
     assert_answers(server)
+
+
+def test_key_holders_bodies_that_do_not_come_keep_out_no_other(start: Start, sockets: ExitStack) -> None:
+    keys = ("--api-key", "alice", "--api-key", "bob")
+    server = start("--max-connections", "20", "--arrival-s", "60", *keys, rules=LONG)
+    for _ in range(20):
+        client = sockets.enter_context(connect(server))
+        client.sendall(HEAD + b'Authorization: Bearer alice\r\nContent-Length: 100\r\n\r\n{"mes')
+    for _ in range(3):
+        with server.client(headers={"authorization": "Bearer bob"}) as bob:
+            assert bob.get("/v1/models").status_code == 200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks /proc which connections the server holds")

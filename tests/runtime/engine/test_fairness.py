@@ -116,3 +116,17 @@ async def test_a_step_copies_at_most_one_cache(make: Make) -> None:
         assert usage.cached >= len(system)
         assert round.tokens == rig.answer(system + str(number))
     await talks.stopped()
+
+
+async def test_a_principal_with_many_rounds_keeps_no_other_waiting_for_all_of_them(make: Make) -> None:
+    rig = make(slots=2)
+    rig.backend.shut()
+    many = [rig.begin(f"a{number}", rig.prompt("words")) for number in range(10)]
+    await rig.backend.let(2)
+    one = rig.begin("b", rig.prompt("hello"), principal="bob")
+    while not one.tokens:
+        await rig.backend.let()
+    assert sum(bool(round.tokens) for round in many) <= 3, "those at work when it came, and one beside it"
+    rig.backend.open()
+    for round in (*many, one):
+        await round.stopped()

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tenuto.runtime.engine.scheduler import Admission, Budget, Candidate, Prefill, Share, admit, plan
+from tenuto.runtime.engine.scheduler import Admission, Budget, Candidate, Prefill, Share, admit, in_turn, plan
 
 BUDGETS = st.builds(Budget, tokens=st.integers(1, 40), chunk=st.integers(1, 40))
 COUNTS = st.integers(0, 12)
@@ -117,9 +118,43 @@ CANDIDATES = st.lists(st.tuples(st.booleans(), st.booleans()), max_size=10).map(
 PAUSED = st.integers(0, 4).map(lambda count: [f"idle{number}" for number in range(count)])
 
 
+PRINCIPALS = st.sampled_from("abc")
+ARRIVALS = st.lists(PRINCIPALS, max_size=12).map(
+    lambda principals: [Candidate(f"w{at}", False, principal=who) for at, who in enumerate(principals)]
+)
+AT_WORK = st.dictionaries(PRINCIPALS, st.integers(0, 4))
+
+
+@given(ARRIVALS, AT_WORK)
+def test_a_principals_own_rounds_are_admitted_first_come_first_served(
+    waiting: list[Candidate], working: dict[str, int]
+) -> None:
+    turns = in_turn(waiting, working)
+    assert sorted(turns, key=waiting.index) == waiting
+    for who in "abc":
+        assert [one for one in turns if one.principal == who] == [one for one in waiting if one.principal == who]
+
+
+@given(ARRIVALS, AT_WORK)
+def test_nobody_is_admitted_before_somebody_who_has_fewer_rounds(
+    waiting: list[Candidate], working: dict[str, int]
+) -> None:
+    rounds = Counter(working)
+    turns = in_turn(waiting, working)
+    for at, candidate in enumerate(turns):
+        assert all(rounds[candidate.principal] <= rounds[other.principal] for other in turns[at:])
+        rounds[candidate.principal] += 1
+
+
+def test_a_newcomer_passes_those_who_have_much_already() -> None:
+    waiting = [Candidate(f"a{number}", True, principal="a") for number in range(9)]
+    turns = in_turn([*waiting, Candidate("b0", False, principal="b")], {"a": 2})
+    assert [one.id for one in turns[:2]] == ["b0", "a0"]
+
+
 @given(CANDIDATES, st.integers(0, 4), PAUSED)
 @example([Candidate("a", False, True), Candidate("b", False, True), Candidate("c", False)], 3, [])
-def test_admission_is_first_come_first_served(waiting: list[Candidate], free: int, paused: list[str]) -> None:
+def test_admission_keeps_to_the_order(waiting: list[Candidate], free: int, paused: list[str]) -> None:
     admissions = admit(waiting, free, paused)
     order = [candidate.id for candidate in waiting]
     ids = [admission.id for admission in admissions]

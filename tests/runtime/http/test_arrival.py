@@ -137,20 +137,30 @@ async def test_a_small_request_passes_while_large_ones_fill_the_memory() -> None
             assert (small.status, small.text) == (200, b"1000")
 
 
-async def test_room_that_falls_free_is_kept_for_who_has_less_than_a_share() -> None:
+async def test_bodies_that_do_not_end_give_way_to_who_has_less_than_a_share() -> None:
     async with serving() as server:
-        first, *_ = await server.fill("alice")
-        refused = server.begin("bob")
-        await refused.bring(PIECE)
-        assert refused.status == 429
-        await first.leave()
-        greedy = server.begin("alice")
-        for _ in range(LIMIT // len(PIECE)):
-            await greedy.bring(PIECE)
-        assert greedy.status == 429, "a piece of what fell free is bob's"
+        uploads = await server.fill("alice")
         modest = server.begin("bob")
+        await modest.bring(PIECE)
         await modest.bring(PIECE, more=False)
         assert modest.status == 200
+        assert [upload.status for upload in uploads] == [429, *[None] * (len(uploads) - 1)], "the oldest alone"
+        assert b"the memory for requests is full" in uploads[0].text
+
+
+async def test_a_share_is_nobody_elses_however_many_come() -> None:
+    async with serving() as server:
+        await server.fill("alice")
+        theirs = await server.fill("bob")
+        assert [upload.status for upload in theirs].count(None) == LARGEST_AT_ONCE // 2
+
+
+async def test_nobodys_own_bodies_give_way_to_another_of_theirs() -> None:
+    async with serving() as server:
+        uploads = await server.fill("alice")
+        for _ in range(3):
+            await server.begin("alice").bring(PIECE)
+        assert [upload.status for upload in uploads] == [None] * len(uploads)
 
 
 async def test_what_has_been_answered_or_has_gone_takes_no_memory() -> None:

@@ -191,6 +191,13 @@ async def test_a_length_that_is_no_number_is_refused() -> None:
     assert response.status_code == 400
 
 
+@pytest.mark.parametrize("digits", [19, 5000])
+async def test_a_length_of_many_digits_is_too_large_and_no_error_of_the_server(digits: int) -> None:
+    async with _client() as client:
+        response = await client.post("/", content=b"{}", headers=JSON | {"content-length": "9" * digits})
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
+
+
 @given(st.text())
 def test_no_host_header_breaks_the_reader(header: str) -> None:
     name = host_name(header)
