@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+import platformdirs
+
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
@@ -97,10 +99,11 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
         path = _embedded(model)
     elif model.startswith("hf:"):
         repository, _, quant = model.removeprefix("hf:").partition(":")
-        choice = hub.look(repository, quant or None, settings.downloads or _downloads())
-        if choice.kind == "mlx" and not has_mlx():
+        downloads = settings.downloads or _downloads()
+        found = hub.look(repository, quant or None, downloads)
+        if found.kind == "mlx" and not has_mlx():
             raise ModelLoadFailed(_NO_MLX)  # before gigabytes have come
-        path = hub.fetch(choice)
+        path = hub.fetch(found, downloads)
     else:
         path = Path(model).expanduser()
     return Source(model_id(model), _kind(path), path)
@@ -288,8 +291,8 @@ def _downloads() -> Path:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tenuto"
+    """The user's folder for what can be fetched or found out again."""
+    return platformdirs.user_cache_path("tenuto", appauthor=False)
 
 
 def _cores() -> int:

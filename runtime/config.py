@@ -6,12 +6,12 @@ One rule names a setting everywhere: `--max-body-bytes`, `TENUTO_MAX_BODY_BYTES`
 import difflib
 import json
 import os
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
+import platformdirs
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -67,11 +67,7 @@ def _words(value: Any) -> Any:
 
 def data_folder() -> Path:
     """Where this platform keeps a user's data of Tenuto."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "tenuto"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "tenuto"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "tenuto"
+    return platformdirs.user_data_path("tenuto", appauthor=False)
 
 
 class Key(BaseModel):

@@ -5,15 +5,20 @@ import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 class Hub(ThreadingHTTPServer):
-    """Enough of the Hugging Face Hub: the tree of one repository, and its files with ranges behind a redirect."""
+    """Enough of the Hugging Face Hub: what it says of one repository, and its files with ranges behind a redirect to
+    another host. `break_after`: a file breaks off there, however often it is asked for."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.files: dict[str, bytes] = {}
         self.listed_sha: dict[str, str] = {}
         self.requests: list[tuple[str, str | None]] = []
+        self.tokens: list[tuple[str, str | None]] = []
+        self.token: str | None = None
         self.break_after: int | None = None
         self.honours_ranges = True
 
@@ -25,31 +30,59 @@ class Hub(ThreadingHTTPServer):
 class _Answers(BaseHTTPRequestHandler):
     server: Hub
 
+    def do_HEAD(self) -> None:
+        """What the library asks before it downloads: where the file lies, and what it is."""
+        name = self._asked_for()
+        self._redirect(name) if name is not None else self._send(404, b"")
+
     def do_GET(self) -> None:
         path, wanted = self.path.partition("?")[0], self.headers.get("Range")
         self.server.requests.append((path, wanted))
-        if path == "/api/models/owner/model/tree/main":
-            self._send(200, json.dumps(self._tree()).encode())
-        elif path.startswith("/owner/model/resolve/main/"):
-            self.send_response(302)
-            self.send_header("Location", f"{self.server.url}/files/{path.rpartition('/')[2]}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        self.server.tokens.append((path, self.headers.get("Authorization")))
+        if self.server.token is not None and path.startswith("/api/") and not self._has_token():
+            self._send(401, b"")
+        elif path == "/api/models/owner/model":
+            self._send(200, json.dumps(self._info()).encode())
+        elif (name := self._asked_for()) is not None:
+            self._redirect(name)
         elif path.startswith("/files/"):
-            self._send_file(self.server.files[path.rpartition("/")[2]], wanted)
+            self._send_file(self.server.files[path.removeprefix("/files/")], wanted)
         else:
             self._send(404, b"")
 
-    def _tree(self) -> list[dict[str, Any]]:
-        def entry(name: str, data: bytes) -> dict[str, Any]:
-            sha = self.server.listed_sha.get(name, hashlib.sha256(data).hexdigest())
-            return {"type": "file", "path": name, "size": len(data), "oid": "x", "lfs": {"oid": sha, "size": len(data)}}
+    def _has_token(self) -> bool:
+        return self.headers.get("Authorization") == f"Bearer {self.server.token}"
 
-        return [entry(name, data) for name, data in self.server.files.items()]
+    def _asked_for(self) -> str | None:
+        """The file that a path names, where there is one."""
+        begin = f"/owner/model/resolve/{COMMIT}/"
+        name = self.path.removeprefix(begin)
+        return name if self.path.startswith(begin) and name in self.server.files else None
+
+    def _sha(self, name: str) -> str:
+        return self.server.listed_sha.get(name, hashlib.sha256(self.server.files[name]).hexdigest())
+
+    def _info(self) -> dict[str, Any]:
+        def sibling(name: str, data: bytes) -> dict[str, Any]:
+            large = {"sha256": self._sha(name), "size": len(data), "pointerSize": 134}
+            return {"rfilename": name, "size": len(data), "blobId": "x", "lfs": large}
+
+        return {"id": "owner/model", "sha": COMMIT, "siblings": [sibling(*file) for file in self.server.files.items()]}
+
+    def _redirect(self, name: str) -> None:
+        """To the server of files, which is another host."""
+        self.send_response(302)
+        self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/files/{name}")
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Linked-Etag", f'"{self._sha(name)}"')
+        self.send_header("X-Linked-Size", str(len(self.server.files[name])))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _send_file(self, data: bytes, wanted: str | None) -> None:
         begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.honours_ranges else 0
-        self._send(206 if begin else 200, data[begin:], self.server.break_after)
+        limit = None if self.server.break_after is None else max(self.server.break_after - begin, 0)
+        self._send(206 if begin else 200, data[begin:], limit)
 
     def _send(self, status: int, body: bytes, break_after: int | None = None) -> None:
         self.send_response(status)

@@ -1,3 +1,4 @@
+import os
 import platform
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.pipelines.hub import RemoteFile, choose
+from tenuto.pipelines.hub_files import RemoteFile, choose
 from tenuto.pipelines.loader import LoadSettings, find, fit, has_mlx, load, model_id
 from tests.pipelines.hub import Hub
 
@@ -26,8 +27,12 @@ def test_a_model_comes_from_the_hub_once(hub: Hub, settings: LoadSettings) -> No
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("honours_ranges", [True, False])
-def test_a_download_that_broke_off_is_resumed(hub: Hub, settings: LoadSettings, honours_ranges: bool) -> None:
+def test_a_download_that_broke_off_is_resumed(
+    hub: Hub, settings: LoadSettings, honours_ranges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100)  # what has come is kept by the chunk
     hub.files, hub.break_after = {"model-Q8_0.gguf": GGUF}, 1000
     with pytest.raises(ModelLoadFailed, match="broke off"):
         find("hf:owner/model", settings)
@@ -41,7 +46,45 @@ def test_a_file_with_another_digest_is_thrown_away(hub: Hub, settings: LoadSetti
     with pytest.raises(ModelLoadFailed, match="SHA-256"):
         find("hf:owner/model", settings)
     assert settings.downloads is not None
-    assert not [path for path in settings.downloads.rglob("*") if path.suffix in (".gguf", ".part")]
+    assert not [path for path in settings.downloads.rglob("*") if path.suffix in (".gguf", ".incomplete")]
+    hub.listed_sha = {}
+    assert find("hf:owner/model", settings).path.read_bytes() == GGUF
+
+
+def test_the_token_is_shown_to_the_hub_and_not_to_the_servers_that_it_sends_us_to(
+    hub: Hub, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files, hub.token = {"model-Q8_0.gguf": GGUF}, "hf_secret"
+    with pytest.raises(ModelLoadFailed, match=r"it needs HF_TOKEN to be set \(status 401\)"):
+        find("hf:owner/model", settings)
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    assert find("hf:owner/model", settings).path.read_bytes() == GGUF
+    shown = {path: token for path, token in hub.tokens if path.startswith("/files/") or token}
+    assert shown == {"/api/models/owner/model": "Bearer hf_secret", "/files/model-Q8_0.gguf": None}
+
+
+def test_nothing_is_left_beside_a_model_that_has_come(hub: Hub, settings: LoadSettings) -> None:
+    hub.files = {"model-Q8_0.gguf": GGUF}
+    place = find("hf:owner/model", settings).path.parent
+    assert [path.name for path in place.rglob("*")] == ["model-Q8_0.gguf"]
+
+
+def test_what_was_downloaded_serves_where_the_user_wants_no_network(hub: Hub, settings: LoadSettings) -> None:
+    hub.files = {"model-Q8_0.gguf": GGUF}
+    found = find("hf:owner/model", settings)
+    asked = len(hub.requests)
+    code = "import sys; from pathlib import Path; from tenuto.pipelines.loader import LoadSettings, find;"
+    code += "print(find('hf:owner/model', LoadSettings(downloads=Path(sys.argv[1]))).path)"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}  # which the library reads when it is imported
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(settings.downloads)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == str(found.path)
+    assert len(hub.requests) == asked
 
 
 def test_what_was_downloaded_serves_where_the_hub_cannot_be_reached(

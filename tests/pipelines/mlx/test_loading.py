@@ -172,15 +172,19 @@ def test_where_there_is_gguf_too_safetensors_are_asked_for_by_name(hub: Hub, set
     assert find("hf:owner/model:mlx", settings).kind == "mlx"
 
 
-def test_a_download_that_broke_off_is_resumed(hub: Hub, settings: LoadSettings) -> None:
-    model, hub.break_after = repository(hub), 100_000
+def test_a_download_that_broke_off_is_resumed(
+    hub: Hub, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 10_000)  # what has come is kept by the chunk
+    repository(hub)
+    hub.break_after = 100_000
     with pytest.raises(ModelLoadFailed, match=r"model\.safetensors of hf:owner/model broke off and can be resumed"):
         load("hf:owner/model", settings)
     hub.break_after = None
     closed(load("hf:owner/model", settings))
     assert ("/files/model.safetensors", "bytes=100000-") in hub.requests
     assert asked(hub).count("config.json") == 1
-    assert len(asked(hub)) == len(model) + 1
+    assert asked(hub).count("tokenizer.json") == 1
 
 
 def test_what_was_downloaded_serves_where_the_hub_cannot_be_reached(
