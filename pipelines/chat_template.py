@@ -244,7 +244,7 @@ def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) ->
         ):
             role = item.kind.replace("_", " ")
             raise TemplateFailed(
-                f"the model's chat template has no place for the {role} message at item {index}", "messages"
+                f"the model's chat template does not render the {role} message at item {index}", "messages"
             )
 
 

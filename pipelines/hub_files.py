@@ -65,7 +65,7 @@ def choose_mlx(files: Sequence[RemoteFile], repository: str) -> list[RemoteFile]
         raise ModelLoadFailed(f"hf:{repository} has no model*.safetensors for MLX")
     for name in ("config.json", "tokenizer.json"):
         if name not in names:
-            raise ModelLoadFailed(f"hf:{repository} has safetensors and no {name}; it is no model that MLX can load")
+            raise ModelLoadFailed(f"hf:{repository} has safetensors and no {name}; MLX cannot load it")
     return found
 
 

@@ -78,7 +78,7 @@ class PlaceholderTable:
                 return value
 
     def arguments(self, text: str, owner: int) -> Arguments:
-        """A call's arguments as a mapping with placeholders for leaves; empty where the text is no JSON object."""
+        """A call's arguments as a mapping with placeholders for leaves; empty where the text is not a JSON object."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):

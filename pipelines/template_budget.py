@@ -38,7 +38,7 @@ class Budget:
         """
         self._left -= units
         if self._left < 0:
-            raise Overrun(f"the model's chat template takes more than {self._whole} steps for this conversation")
+            raise Overrun(f"the model's chat template takes more than {self._whole} steps to render this conversation")
 
     def spend_bytes(self, count: int) -> None:
         """Pay for text that is read or made, before it is."""
@@ -47,7 +47,7 @@ class Budget:
     def spend_bits(self, count: int) -> None:
         """Refuse numbers that are too long to compute with."""
         if count > _MOST_BITS:
-            raise Overrun("the model's chat template computes with numbers that are too long")
+            raise Overrun("the model's chat template computes with numbers that are too large")
 
     def weigh(self, value: object) -> int:
         """About the bytes that a value has as text or as JSON."""

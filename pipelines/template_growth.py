@@ -50,7 +50,7 @@ def _joined(budget: Budget, one: Any, given: Arguments) -> int:
 def _filled(budget: Budget, form: Any, given: Arguments) -> int:
     text = form if isinstance(form, str) else ""
     if _WIDE.search(text):
-        raise Overrun("the model's chat template formats text with a width that no text needs")
+        raise Overrun("the model's chat template formats text to an excessive width")
     return (text.count("{") + text.count("%")) * sum(map(budget.weigh, given))
 
 

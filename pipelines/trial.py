@@ -53,7 +53,7 @@ def require(trial: Trial, verdicts: Path) -> str:
     files = list(_files(trial))
     kept = verdicts / f"{_digest(trial, files)}.json"
     if kept.exists():
-        return "passed before; the same file is not tried again"
+        return "passed earlier; an unchanged file is not tried again"
     began = time.monotonic()
     _try(trial, sum(path.stat().st_size for path in files))
     took_s = round(time.monotonic() - began, 1)
@@ -93,7 +93,7 @@ def _try(trial: Trial, file_bytes: int) -> None:
             raise ModelLoadFailed(json.loads(answer)["error"])
         how = _in_words(code)
         raise ModelLoadFailed(
-            f"{trial.path} cannot be served: it ends the process that loads it ({how}); {_cause(complaints)}"
+            f"{trial.path} cannot be served: it crashes the process that loads it ({how}); {_cause(complaints)}"
         )
 
 
@@ -109,7 +109,7 @@ def _in_words(code: int) -> str:
 def _cause(complaints: IO[bytes]) -> str:
     lines = [line.strip() for line in _tail(complaints).splitlines() if line.strip()]
     telling = [line for line in lines if "GGML_ASSERT" in line or "terminate called" in line or "what()" in line]
-    return f"its last words: {' / '.join(telling or lines[-3:])}" if lines else "it said nothing"
+    return f"its last output: {' / '.join(telling or lines[-3:])}" if lines else "it printed nothing"
 
 
 def _tail(file: IO[bytes]) -> str:

@@ -35,7 +35,7 @@ def main(trial: Trial, seconds: int, file_bytes: int) -> None:
     except TenutoError as error:
         _refuse(str(error))
     except MemoryError:
-        _refuse(f"{trial.path} cannot be served: it takes more memory than a model of its size")
+        _refuse(f"{trial.path} cannot be served: it takes more memory than its size allows")
     except Exception as error:  # whatever the files have caused
         _refuse(f"{trial.path} cannot be served: {type(error).__name__}: {error}")
     sys.stdout.write("passed")

@@ -49,7 +49,8 @@ def _serve() -> click.Command:
         "serve",
         callback=serve,
         params=_options(),
-        help="Load the models and serve them. Each option is also a variable TENUTO_... and a key in tenuto.toml.",
+        help="Load the models and serve them. Every option can also be set as an environment variable TENUTO_... or a"
+        " key in tenuto.toml.",
     )
 
 
@@ -66,8 +67,8 @@ def _mcp() -> click.Command:
         "mcp",
         callback=mcp,
         params=_options(),
-        help="Speak MCP on stdin and stdout, for the server that owns the data folder. If none runs, one is started in"
-        " the background with the options given here, on a free port; it stays when this command ends.",
+        help="Speak MCP on stdin and stdout on behalf of the server that owns the data folder. If none is running,"
+        " one is started in the background with the options given here, on a free port, and keeps running afterwards.",
     )
 
 
@@ -104,14 +105,14 @@ def _for_people(name: str) -> Callable[[], click.Command]:
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "serve": (_serve, "Load the models and serve them over HTTP and MCP."),
     "mcp": (_mcp, "Speak MCP on stdin and stdout."),
-    "chat": (_for_people("chat"), "Talk with a model in the terminal."),
+    "chat": (_for_people("chat"), "Chat with a model in the terminal."),
     "sessions": (_for_people("sessions"), "List, show, export, import, fork and delete sessions."),
-    "doctor": (_for_people("doctor"), "Say what is installed, what works, and what to do where something is broken."),
-    "completion": (_for_people("completion"), "Print the script that completes these commands in a shell."),
+    "doctor": (_for_people("doctor"), "Report what is installed and what works, and how to fix what does not."),
+    "completion": (_for_people("completion"), "Print the shell completion script."),
 }
 
 cli = click.version_option(__version__, prog_name="tenuto", message="%(prog)s %(version)s")(
-    Commands(COMMANDS, name="tenuto", help="Tenuto: an MCP-native agentic runtime server.")
+    Commands(COMMANDS, name="tenuto", help="Serve local models that call tools, over OpenAI's API and MCP.")
 )
 
 

@@ -99,72 +99,84 @@ class Settings(BaseSettings):
         env_prefix=ENVIRONMENT_PREFIX, frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
     )
 
-    config: UserPath | None = Field(None, description=f"Settings file; default: ./{FILE_NAME}, if there is one.")
+    config: UserPath | None = Field(None, description=f"Settings file; default: ./{FILE_NAME}, if it exists.")
 
     model: Names = Field(
         ("embedded",),
         min_length=1,
-        description="A model to load: embedded, a GGUF file, an MLX folder, hf:OWNER/REPO[:QUANT] or scripted:FILE.",
+        description="Model to load: embedded, a GGUF file, an MLX folder, hf:OWNER/REPO[:QUANT] or scripted:FILE.",
     )
     context: int | None = Field(
-        None, ge=256, description="Tokens that one sequence may hold; default: the model's own."
+        None, ge=256, description="Context length per sequence, in tokens; default: the model's own."
     )
-    slots: int | None = Field(None, ge=1, le=1024, description="Sequences with a cache on the device, for each model.")
+    slots: int | None = Field(
+        None, ge=1, le=1024, description="Sequences per model that keep their cache on the device."
+    )
     threads: int | None = Field(
-        None, ge=1, le=4096, description="CPU threads, divided among the models; default: cores."
+        None, ge=1, le=4096, description="CPU threads, divided among the models; default: one per core."
     )
-    cache_bytes: ByteSize = Field(
-        ByteSize(1 << 30), gt=0, description="Cache on the device, for each model, e.g. 4GiB."
-    )
-    host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="Cache in host memory, for each model.")
+    cache_bytes: ByteSize = Field(ByteSize(1 << 30), gt=0, description="KV cache on the device, per model, e.g. 4GiB.")
+    host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="KV cache in host memory, per model.")
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs a key.")
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="Address to listen on; anything but loopback requires an API key."
+    )
     port: int = Field(8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    api_key: Names = Field((), repr=False, description="A key that clients must present as a bearer token.")
+    api_key: Names = Field((), repr=False, description="API key that clients must send as a bearer token.")
     keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_objects)] = Field(
         (),
         repr=False,
-        description="A key with what its holder is: {key, name, person, admin}; in tenuto.toml a table [[keys]].",
+        description="API key with an identity: {key, name, person, admin}; in tenuto.toml, a table [[keys]].",
     )
-    allowed_hosts: Names = Field((), description="A Host header to accept besides the address listened on.")
-    allowed_origins: Names = Field((), description="An Origin that browsers may call from, e.g. https://example.org.")
+    allowed_hosts: Names = Field((), description="Host header to accept besides the listening address.")
+    allowed_origins: Names = Field((), description="Origin that browsers may call from, e.g. https://example.org.")
     max_body_bytes: ByteSize = Field(
         ByteSize(16 << 20), gt=0, description="Largest request body; 16 of them may arrive at a time."
     )
     max_head_bytes: ByteSize = Field(ByteSize(64 << 10), gt=0, description="Largest request head.")
-    max_connections: int = Field(1024, ge=1, description="Connections at a time; more are refused.")
-    arrival_s: float = Field(60.0, gt=0, description="Seconds that a client may take to send a request.")
-    patience_s: float = Field(120.0, gt=0, description="Seconds that a client may leave its answer unread.")
+    max_connections: int = Field(1024, ge=1, description="Most connections at a time; more are refused.")
+    arrival_s: float = Field(60.0, gt=0, description="Seconds a client may take to send a request.")
+    patience_s: float = Field(120.0, gt=0, description="Seconds a client may leave its answer unread.")
     shared_prefixes: Literal["none", "system"] = Field(
-        "none", description="What of a prompt's cache may serve another key's: nothing, or its system and tool block."
+        "none", description="How much of a prompt's cache keys share: nothing, or the system prompt and tools."
     )
-    queue_limit: int = Field(64, ge=1, description="Requests that may wait for each model; more are refused.")
-    shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish when it stops.")
+    queue_limit: int = Field(64, ge=1, description="Most requests waiting per model; more are refused.")
+    shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish at shutdown.")
 
-    data_dir: UserPath = Field(default_factory=data_folder, description="Data folder; one server at a time owns it.")
+    data_dir: UserPath = Field(
+        default_factory=data_folder, description="Data folder; only one server at a time can use it."
+    )
     durability: Literal["process", "full"] = Field(
-        "process", description="What acknowledged state survives: the end of the process, or a power loss too (full)."
+        "process",
+        description="What acknowledged state survives: process (a crash of the server) or full (also a power loss).",
     )
-    implicit_session_s: float = Field(86400.0, gt=0, description="Seconds that a session without a given id is kept.")
+    implicit_session_s: float = Field(86400.0, gt=0, description="Seconds to keep sessions that no client named.")
 
-    mcp_config: UserPath | None = Field(None, description="JSON file with the `mcpServers` whose tools are offered.")
+    mcp_config: UserPath | None = Field(None, description="JSON file with `mcpServers` whose tools the model may use.")
     default_tools: Annotated[Literal["all", "none"] | tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
-        "all", description="Server tools of requests that name none: all, none, or names."
+        "all", description="Server tools for requests that do not name any: all, none, or a list."
     )
     agent_permission: Literal["auto", "ask", "deny"] | None = Field(
-        None, description="Whether configured servers' tools may be called; default: ask, where the client can answer."
+        None, description="Permission for MCP servers' tools; default: ask, if the client can answer."
     )
-    max_tool_rounds: int = Field(16, ge=0, description="Rounds with server tools before the model must answer.")
-    client_tool_expires_s: float = Field(86400.0, gt=0, description="Seconds that a run waits for a client's tools.")
-    approval_expires_s: float = Field(3600.0, gt=0, description="Seconds that a run waits for an approval or answer.")
+    max_tool_rounds: int = Field(16, ge=0, description="Most rounds of server tools before the model must answer.")
+    client_tool_expires_s: float = Field(
+        86400.0, gt=0, description="Seconds a run waits for the client's tool results."
+    )
+    approval_expires_s: float = Field(3600.0, gt=0, description="Seconds a run waits for an approval or an answer.")
 
-    max_tokens: int = Field(4096, ge=1, description="Tokens of an answer, where the request names no limit.")
-    deadline_s: float = Field(600.0, gt=0, description="Seconds that a run may work before its model must answer.")
+    max_tokens: int = Field(4096, ge=1, description="Most tokens in an answer, unless the request sets a limit.")
+    deadline_s: float = Field(600.0, gt=0, description="Seconds a run may take before the model must answer.")
     temperature: float | None = Field(
-        None, ge=0, le=2, description="Sampling temperature where a request names none; default: what suits the model."
+        None,
+        ge=0,
+        le=2,
+        description="Sampling temperature unless the request sets one; default: one that suits the model.",
     )
 
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged on stderr.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe messages to log on stderr."
+    )
 
     @model_validator(mode="after")
     def _an_open_door_has_a_lock(self) -> Self:
@@ -177,13 +189,13 @@ class Settings(BaseSettings):
             return self
         if not is_loopback(self.host):
             raise ValueError(
-                f"listening on {self.host} lets other machines in, so a key is required: give {flag('api_key')} or"
+                f"listening on {self.host} lets other machines in, so an API key is required: set {flag('api_key')} or"
                 f" {variable('api_key')}, or listen on 127.0.0.1"
             )
         if "*" in self.allowed_hosts:
             raise ValueError(
-                "allowed_hosts * lets every web page in that gives this machine a name of its own (DNS rebinding), so a"
-                f" key is required: give {flag('api_key')} or {variable('api_key')}, or name the hosts"
+                "allowed_hosts * lets any web page reach this server by DNS rebinding, so an API"
+                f" key is required: set {flag('api_key')} or {variable('api_key')}, or list the hosts"
             )
         return self
 
@@ -214,7 +226,7 @@ def load(flags: Mapping[str, Any] | None = None) -> Settings:
         problems = "; ".join(_problem(error["loc"], error, given) for error in exc.errors(include_url=False))
         raise ConfigurationError(problems) from None
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigurationError(f"{_file(given)} is no valid TOML: {exc}") from exc
+        raise ConfigurationError(f"{_file(given)} is not valid TOML: {exc}") from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"{_file(given)} cannot be read: {exc}") from exc
 

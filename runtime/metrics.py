@@ -50,8 +50,8 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter("tenuto_requests", "Runs that have ended.", ["model", "status"], registry=registry)
-        self._started = Counter("tenuto_runs_started", "Runs that have begun.", ["model"], registry=registry)
+        self._requests = Counter("tenuto_requests", "Runs ended.", ["model", "status"], registry=registry)
+        self._started = Counter("tenuto_runs_started", "Runs started.", ["model"], registry=registry)
         self._durations = Histogram(
             "tenuto_inference_duration_seconds",
             "From a request's admission to the end of its answer.",

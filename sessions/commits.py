@@ -43,7 +43,7 @@ class Commits:
             raise
         self._lose(key, outcome)
         raise CommitUnsettled(
-            f"the store did not answer within {_COMMIT_S:g} s; whether this was kept is not known yet"
+            f"the store did not answer within {_COMMIT_S:g} s; whether this was stored is not known yet"
         )
 
     def _lose(self, key: Key, outcome: asyncio.Future[None]) -> None:

@@ -23,8 +23,8 @@ def make_private(folder: Path, *names: str) -> None:
     mode = folder.stat().st_mode
     if mode & stat.S_ISVTX:
         raise ConfigurationError(
-            f"the data folder {folder} is one for all users (its mode is {_shown(mode)}); choose a --data-dir for this"
-            f" one alone, such as {folder / 'tenuto'}"
+            f"the data folder {folder} is shared by all users (its mode is {_shown(mode)}); choose a --data-dir for"
+            f" tenuto alone, such as {folder / 'tenuto'}"
         )
     _tighten(folder)
     for path in sorted({path for name in names for path in folder.glob(name)}):
@@ -55,7 +55,7 @@ def _tighten(path: Path) -> None:
         left = mode
     if left & _OTHERS:  # a filesystem without modes says yes and does nothing
         raise ConfigurationError(
-            f"{path} is open to other users (its mode is {_shown(left)}), and this one cannot change that; run"
+            f"{path} is open to other users (its mode is {_shown(left)}), and this user cannot change that; run"
             f" chmod go= {path} as its owner, or choose another --data-dir, which may be a new folder inside"
         )
     logger.warning("%s was open to other users (its mode was %s); now it is closed to them", path, _shown(mode))

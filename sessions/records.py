@@ -25,7 +25,7 @@ class RunStatus(StrEnum):
 
 
 class PauseReason(StrEnum):
-    """What a paused run waits for."""
+    """What a paused run is waiting for."""
 
     CLIENT_TOOL = "client_tool"
     APPROVAL = "approval"

@@ -40,7 +40,7 @@ def plan(mode: str, session: Sequence[Item], history: VisibleHistory, request: R
         decision = splice(session, history, request)
     last = decision.new[-1] if decision.new else session[decision.keep - 1] if decision.keep else None
     if last is None or (not decision.new and not isinstance(last, UserItem | ToolResultItem)):
-        raise InvalidRequest("nothing to answer: the last message must be a user or tool message", "messages")
+        raise InvalidRequest("nothing to answer: the last message must be from a user or a tool", "messages")
     return decision
 
 
@@ -56,7 +56,7 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
         given = request[:start]
         if start and list(given) != list(session[: _leading_systems(session)]):
             raise InvalidRequest(
-                "the system message differs from the session's; send the whole history to change it", "messages"
+                "the system message differs from the session's; to change it, send the whole history", "messages"
             )
         if any(isinstance(item, SystemItem) for item in request[start:]):
             raise InvalidRequest("a system message cannot be appended to a session", "messages")

@@ -1,3 +1,3 @@
-"""Tenuto: an MCP-native agentic runtime server. Importing it loads no backend."""
+"""Tenuto: a server for local models that call tools. Importing it loads no backend."""
 
 __version__ = "0.1.0"

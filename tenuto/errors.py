@@ -46,7 +46,7 @@ class MissingToolResults(InvalidRequest):
 
     def __init__(self, missing: list[str]) -> None:
         super().__init__(
-            f"results are missing for the tool calls {', '.join(missing)}; those that came are kept", "messages"
+            f"tool results are missing for {', '.join(missing)}; the results received so far are kept", "messages"
         )
         self.missing = missing
 
@@ -64,7 +64,9 @@ class ContextTooLong(InvalidRequest):
     def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None, *, at_least: bool = False) -> None:
         hint = "" if fork_at is None else f"; a fork at item {fork_at} would fit"
         some = "at least " if at_least else ""
-        super().__init__(f"the prompt has {some}{prompt_tokens} tokens; the model takes {limit}{hint}", "messages")
+        super().__init__(
+            f"the prompt has {some}{prompt_tokens} tokens; the model takes at most {limit}{hint}", "messages"
+        )
         self.prompt_tokens, self.limit, self.fork_at = prompt_tokens, limit, fork_at
 
     @property
@@ -136,7 +138,7 @@ class HeadTooLarge(TenutoError):
     code = "head_too_large"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the head of a request may have {limit} bytes, trailers and what frames chunks included")
+        super().__init__(f"the request's head is larger than {limit} bytes, counting trailers and chunk framing")
         self.limit = limit
 
 
@@ -146,7 +148,7 @@ class TookTooLong(InvalidRequest):
     code = "took_too_long"
 
     def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"{what} takes more than {seconds:g} s, or more memory than there is for it")
+        super().__init__(f"{what} took more than {seconds:g} s, or too much memory")
         self.seconds = seconds
 
 
@@ -233,7 +235,7 @@ class SessionDamaged(StoreFailed):
 
     def __init__(self, session: str, what: str) -> None:
         super().__init__(
-            f"session {session!r} is damaged: {what}; GET /v1/sessions/ID?raw=1 gives what there is of it, DELETE"
+            f"session {session!r} is damaged: {what}; GET /v1/sessions/ID?raw=1 returns what is left of it, DELETE"
             " removes it"
         )
 
@@ -244,7 +246,7 @@ class RunUnreadable(StoreFailed):
     code = "run_unreadable"
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"run {run_id} was kept by another version of tenuto and cannot go on; cancel it")
+        super().__init__(f"run {run_id} was stored by another version of tenuto and cannot continue; cancel it")
 
 
 class StoreUnavailable(StoreFailed):

@@ -97,7 +97,7 @@ def _settled(
         if setting is not None:
             return Verdict(setting, f"{place[0].upper()}{place[1:]} says {setting.value}.")
     if can_be_asked:
-        return Verdict(Permission.ASK, "Nothing is configured for it, so a person is asked.")
+        return Verdict(Permission.ASK, "No permission is configured for it, so a person is asked.")
     return Verdict(
         Permission.DENY,
         f"The tool call {tool_name} was denied: it needs permission and nobody can be asked. To allow it, set "

@@ -163,7 +163,7 @@ def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.env
     for label, raw in file.mcp_servers.items():
         config = _Reading(f"{source}: server {label!r}", environ).server(label, raw)
         if config.name in configs:
-            raise ConfigurationError(f"{source}: server {label!r}: another server is called {config.name!r} already")
+            raise ConfigurationError(f"{source}: server {label!r}: another server is already called {config.name!r}")
         configs[config.name] = config
     return tuple(configs.values())
 
@@ -208,7 +208,7 @@ class _Reading:
             headers = {name: expand(f"headers.{name}", value) for name, value in entry.headers.items()}
             url = expand("url", entry.url)
             if not url.startswith(("http://", "https://")):
-                self._refuse("url: it does not begin with http:// or https://")
+                self._refuse("url: must begin with http:// or https://")
             return HttpTarget(url, headers, self._kind(entry))
         assert entry.command is not None
         return StdioTarget(

@@ -43,25 +43,25 @@ def oversize(schema: Mapping[str, Any]) -> str | None:
         value, key, depth = pending.pop()
         values += 1
         if depth > MOST_DEPTH:
-            return f"it may be nested {MOST_DEPTH} deep"
+            return f"it is nested more than {MOST_DEPTH} deep"
         if isinstance(value, str):
             characters += len(value)
         elif isinstance(value, dict):
             if key == "properties" and len(value) > MOST_PROPERTIES:
-                return f"an object may have {MOST_PROPERTIES} properties; there is one with {len(value)}"
+                return f"an object has {len(value)} properties; at most {MOST_PROPERTIES} are allowed"
             characters += sum(map(len, value))
             pending.extend((each, name, depth + 1) for name, each in value.items())
         elif isinstance(value, list):
             if key in _LISTED and len(value) > MOST_ALTERNATIVES:
-                return f"{key} may have {MOST_ALTERNATIVES} schemas; there is one with {len(value)}"
+                return f"{key} has {len(value)} schemas; at most {MOST_ALTERNATIVES} are allowed"
             pending.extend((each, "", depth + 1) for each in value)
         if values + len(pending) > MOST_VALUES:
-            return f"it may have {MOST_VALUES} values"
+            return f"it has more than {MOST_VALUES} values"
         if characters > MOST_CHARACTERS:
-            return f"it may have {MOST_CHARACTERS} characters"
+            return f"it has more than {MOST_CHARACTERS} characters"
     weight = subschemas(schema)
     if weight is not None and weight > MOST_SUBSCHEMAS:
-        return f"it may stand for {MOST_SUBSCHEMAS} schemas, with those counted at each place that refers to them"
+        return f"it expands to more than {MOST_SUBSCHEMAS} schemas once its references are followed"
     return None
 
 

@@ -100,7 +100,7 @@ def read_tokenizer(path: Path) -> JsonObject:
     require_tokenizer(path)
     tokenizer = _json(place)
     if not isinstance(tokenizer.get("model"), dict) or not isinstance(tokenizer.get("added_tokens", []), list):
-        raise ModelLoadFailed(f"{place} is no tokenizer")
+        raise ModelLoadFailed(f"{place} is not a tokenizer")
     return tokenizer
 
 
@@ -117,9 +117,9 @@ def _json(path: Path) -> JsonObject:
     try:
         value = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise ModelLoadFailed(f"{path} is no JSON: {error}") from error
+        raise ModelLoadFailed(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ModelLoadFailed(f"{path} is no JSON object")
+        raise ModelLoadFailed(f"{path} is not a JSON object")
     return value
 
 

@@ -81,7 +81,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads((path / "config.json").read_text("utf-8"))
     except FileNotFoundError as error:
-        raise ModelLoadFailed(f"{path} is no folder of an MLX model: it has no config.json") from error
+        raise ModelLoadFailed(f"{path} is not the folder of an MLX model: it has no config.json") from error
     except OSError as error:
         raise ModelLoadFailed(f"{path / 'config.json'} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -25,7 +25,7 @@ def exact(tokenizer: JsonObject, folder: ModelFolder, vocabulary: int) -> JsonOb
     if max(entries.values(), default=0) >= vocabulary:
         raise ModelLoadFailed(
             f"{folder.path}: tokenizer.json has {max(entries.values()) + 1} entries and the model only {vocabulary}; "
-            "they are not of one model"
+            "they belong to different models"
         )
     return {
         **tokenizer,

@@ -22,4 +22,4 @@ class ArgumentChecks:
         """
         if is_cheap(schema, arguments):
             return problems(schema, arguments)
-        return await self._pool.do("the check by its schema", problems, schema, arguments, seconds=CHECK_S)
+        return await self._pool.do("checking them against the schema", problems, schema, arguments, seconds=CHECK_S)

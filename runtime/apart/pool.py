@@ -38,7 +38,7 @@ class Pool:
             Overloaded: too many others wait for such work.
         """
         if self._waiting >= _MOST_WAITING:
-            raise Overloaded("the queue of work that is done apart", _RETRY_S)
+            raise Overloaded("the queue of the worker processes", _RETRY_S)
         self._waiting += 1
         try:
             async with self._places:

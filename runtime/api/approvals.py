@@ -28,7 +28,7 @@ class ApprovalsApi:
     runner: LoopPort
 
     async def decide(self, request: Request) -> Response:
-        """Answer once. The run goes on by itself; its events are at /v1/runs/{id}/events."""
+        """Answer once. The run then continues on its own; its events are at /v1/runs/{id}/events."""
         wire = validate(DecisionBody, parse_object(await read_body(request)))
         run = await self.runner.decide(
             principal_of(request),

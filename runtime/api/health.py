@@ -22,8 +22,8 @@ class StatusAnswer(Shape):
     """Whether the server is well."""
 
     status: Status
-    models: list[str] = Field(default=[], description="Those that are not.")
-    store: str | None = Field(default=None, description="Why nothing can be kept, where that is so.")
+    models: list[str] = Field(default=[], description="The models that are not well.")
+    store: str | None = Field(default=None, description="Why nothing can be stored, if that is so.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ModelsApi:
     models: Models
 
     async def index(self, request: Request) -> Response:
-        """All models, the default one first."""
+        """List models, the default first."""
         del request
         return answered(models_answer(self.models.list()))
 

@@ -23,25 +23,27 @@ from tenuto.sessions import ids
 from tenuto.sessions.transfer import Document
 
 _SESSION = Parameter("id", {"type": "string", "pattern": ids.PATTERN}, "The session's id.", "path")
-_MODEL = Parameter("id", {"type": "string", "minLength": 1}, "The model's id; it may hold slashes.", "path")
-MODELS = Doc("Models", "All models, the default one first", ModelsAnswer)
+_MODEL = Parameter("id", {"type": "string", "minLength": 1}, "The model's id; it may contain slashes.", "path")
+MODELS = Doc("Models", "List models, the default first", ModelsAnswer)
 MODEL = Doc("Models", "One model", ModelAnswer, parameters=(_MODEL,), errors=(NotFound,))
 
 SESSIONS = Doc(
     "Sessions",
-    "A page of the sessions, the newest first",
+    "List sessions, newest first",
     SessionsAnswer,
     parameters=(
-        Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "How many."),
-        Parameter("after", {"type": "string"}, "The `last_id` of the page before."),
-        Parameter("implicit", {"type": "string", "enum": ["0", "1", "true", "false"]}, "Those too that nobody named."),
+        Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "How many to return."),
+        Parameter("after", {"type": "string"}, "The `last_id` of the previous page."),
+        Parameter(
+            "implicit", {"type": "string", "enum": ["0", "1", "true", "false"]}, "Include sessions without a given id."
+        ),
     ),
     errors=(StoreFailed,),
 )
-SESSION = Doc("Sessions", "A whole session", Document, parameters=(_SESSION,), errors=(NotFound, StoreFailed))
+SESSION = Doc("Sessions", "Export a session", Document, parameters=(_SESSION,), errors=(NotFound, StoreFailed))
 IMPORT = Doc(
     "Sessions",
-    "Put a session in the place of the one of that id",
+    "Import a session, replacing the one with that id",
     ImportedAnswer,
     body=Document,
     parameters=(_SESSION,),
@@ -62,7 +64,7 @@ DELETE = Doc(
 )
 FORK = Doc(
     "Sessions",
-    "A new session with the first items of another",
+    "Fork a session: a new one with the first items of another",
     SessionAnswer,
     body=Fork,
     body_required=False,
@@ -71,23 +73,25 @@ FORK = Doc(
     example={"at": 2},
 )
 
-RUN = Doc("Runs", "How a run stands", RunAnswer, errors=(NotFound,))
+RUN = Doc("Runs", "Get a run's state", RunAnswer, errors=(NotFound,))
 CANCEL = Doc(
     "Runs",
-    "Stop a run",
+    "Cancel a run",
     RunAnswer,
-    "Answered when it has stopped. One that has ended stays as it is.",
+    "Returns once the run has stopped. A run that has already ended is left as it is.",
     errors=(NotFound, StoreFailed),
 )
 EVENTS = Doc(
     "Runs",
-    "A run's events, and those to come",
+    "Follow a run's events, past and future",
     None,
-    "For whoever comes back to a run. It goes on when the watcher leaves.",
+    "For clients that reconnect to a run. Disconnecting does not stop the run.",
     media_types=(),
     parameters=(
-        Parameter("after", {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}, "Only events of a higher number."),
-        Parameter("Last-Event-ID", {"type": "string"}, "The same, as browsers send it.", "header"),
+        Parameter(
+            "after", {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}, "Only events with a higher number."
+        ),
+        Parameter("Last-Event-ID", {"type": "string"}, "The same, as browsers send it on reconnect.", "header"),
     ),
     errors=(NotFound,),
     events=Stream(
@@ -100,9 +104,9 @@ EVENTS = Doc(
 )
 APPROVAL = Doc(
     "Runs",
-    "Answer a tool call that waits for a person",
+    "Approve or deny a tool call",
     RunAnswer,
-    "The run goes on by itself; its events are at /v1/runs/{id}/events.",
+    "The run then continues on its own; its events are at /v1/runs/{id}/events.",
     body=DecisionBody,
     errors=(NotFound, AlreadyDecided, ShuttingDown, StoreFailed),
     example={"decision": "approve"},
@@ -110,19 +114,23 @@ APPROVAL = Doc(
 
 MCP_SERVERS = Doc(
     "Server",
-    "The configured MCP servers, how each stands, and what it said last",
+    "The configured MCP servers: state, tools, last error and last output",
     McpServersAnswer,
     parameters=(
         Parameter(
-            "stderr", {"type": "integer", "minimum": 0, "maximum": 200, "default": 20}, "How many lines of each."
+            "stderr",
+            {"type": "integer", "minimum": 0, "maximum": 200, "default": 20},
+            "How many lines of stderr for each.",
         ),
     ),
 )
-HEALTH = Doc("Server", "Whether it is alive and makes progress", StatusAnswer, also={503: StatusAnswer}, public=True)
-READY = Doc("Server", "Whether it takes requests", StatusAnswer, also={503: StatusAnswer}, public=True)
+HEALTH = Doc(
+    "Server", "Whether the server is alive and making progress", StatusAnswer, also={503: StatusAnswer}, public=True
+)
+READY = Doc("Server", "Whether the server accepts requests", StatusAnswer, also={503: StatusAnswer}, public=True)
 METRICS = Doc(
     "Server",
-    "Its figures, for Prometheus",
+    "Metrics in Prometheus format",
     None,
     media_types=("text/plain", "application/openmetrics-text"),
 )

@@ -68,7 +68,7 @@ class SessionsApi:
             session, dropped = await self.runner.import_session(principal, session_id, parse_object(body))
         else:
             if not has_at_most(body, MOST_VALUES):
-                raise InvalidRequest(f"a session may have {MOST_VALUES} JSON values")
+                raise InvalidRequest(f"a session can have at most {MOST_VALUES} JSON values")
             read = partial(self.apart.do, "reading the session", restore_text, seconds=IMPORT_S)
             session, dropped = await self.runner.keep_imported(await read(body, principal.id, session_id))
         return answered(imported_answer(session, dropped))

@@ -58,9 +58,13 @@ class DataFolder:
             return cls(path, lock)
         except Timeout:
             owner = _read(path / _OWNER)
-            who = "another process" if owner is None else f"{owner.url or 'a server that starts'} (process {owner.pid})"
+            who = (
+                "another process"
+                if owner is None
+                else f"{owner.url or 'a server that is starting'} (process {owner.pid})"
+            )
             raise ConfigurationError(
-                f"the data folder {path} belongs to {who}; stop that server or choose another --data-dir"
+                f"the data folder {path} is in use by {who}; stop that server or choose another --data-dir"
             ) from None
         except OSError as exc:
             if lock is not None:

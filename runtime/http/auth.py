@@ -50,7 +50,7 @@ class Keys:
             return LOCAL
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthenticated("an API key is needed: Authorization: Bearer KEY")
+            raise Unauthenticated("an API key is required: send Authorization: Bearer KEY")
         return self.holder_of(token.strip())
 
     def holder_of(self, key: str) -> Principal:
@@ -65,7 +65,7 @@ class Keys:
         # Every key is compared, so that the time tells nothing of where one fits.
         matches = [principal for known, principal in self._principals if hmac.compare_digest(known, presented)]
         if not matches:
-            raise Unauthenticated("this API key is not known")
+            raise Unauthenticated("this API key is not recognised")
         return matches[0]
 
 

@@ -36,7 +36,7 @@ async def read_body(request: Request) -> bytes:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise InvalidRequest(
-            f"a body with Content-Encoding {encoding!r} is not read; send it plain", "Content-Encoding"
+            f"Content-Encoding {encoding!r} is not supported; send the body uncompressed", "Content-Encoding"
         )
     try:
         # Not `request.body()`, which keeps it for as long as the answer's stream goes on.
@@ -74,7 +74,7 @@ def parse_object(body: bytes, most_values: int = MOST_VALUES) -> dict[str, Any]:
         InvalidRequest: malformed JSON, invalid UTF-8, a lone surrogate or too deep nesting, and where; too many values.
     """
     if not has_at_most(body, most_values):
-        raise InvalidRequest(f"the body may have {most_values} JSON values")
+        raise InvalidRequest(f"the body has more than {most_values} JSON values")
     try:
         value = from_json(body, allow_inf_nan=False)
     except ValueError as exc:

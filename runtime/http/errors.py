@@ -21,7 +21,7 @@ from tenuto.errors import (
 from tenuto.runtime.http.shape import Shape
 
 UNAVAILABLE_RETRY_S = 5
-INTERNAL = "something went wrong in the server; its log says what"
+INTERNAL = "internal error; the server's log has the details"
 
 
 @dataclass(frozen=True, slots=True)

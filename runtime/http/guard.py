@@ -77,7 +77,7 @@ class Guard:
     def _check_body(self, method: str, headers: Headers) -> bool:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()):
-            raise InvalidRequest(f"Content-Length {length[:_MOST_DIGITS]!r} is no number", "Content-Length")
+            raise InvalidRequest(f"Content-Length {length[:_MOST_DIGITS]!r} is not a number", "Content-Length")
         # Longer numbers are larger than any limit, and `int` takes time by the square of their length.
         if len(length) > _MOST_DIGITS or int(length) > self._bodies.max_body_bytes:
             raise BodyTooLarge(self._bodies.max_body_bytes)
@@ -89,15 +89,15 @@ class Guard:
     def _check_host(self, hosts: list[str]) -> None:
         name = host_name(hosts[0]) if len(hosts) == 1 else None
         if name is None:
-            raise Forbidden("the request needs one valid Host header")
+            raise Forbidden("the request must have exactly one valid Host header")
         if not (is_loopback(name) or name in self._hosts or ANY in self._hosts):
-            raise Forbidden(f"the host {name!r} is not allowed; the setting allowed_hosts names those that are")
+            raise Forbidden(f"the host {name!r} is not allowed; to allow it, add it to the setting allowed_hosts")
 
     def _check_origin(self, origins: list[str], host: str) -> None:
         for origin in origins:
             if not self._is_known(origin.lower(), host.lower()):
                 raise Forbidden(
-                    f"the origin {origin!r} is not allowed; the setting allowed_origins names those that are"
+                    f"the origin {origin!r} is not allowed; to allow it, add it to the setting allowed_origins"
                 )
 
     def _is_known(self, origin: str, host: str) -> bool:

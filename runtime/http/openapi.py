@@ -180,7 +180,7 @@ def _said_of(errors: Sequence[type[TenutoError]]) -> str:
     """What the classes say of themselves; the base class only where there is nothing better to say."""
     told = [error for error in errors if error is not TenutoError]
     if not told:
-        return "Something went wrong in the server; its log says what."
+        return "Internal error; the server's log has the details."
     return " ".join((error.__doc__ or "").partition("\n")[0] for error in told)
 
 

@@ -13,7 +13,7 @@ class UnknownScope(Exception):
     """A kind of connection that nothing here knows how to check, so nothing may let it pass."""
 
     def __init__(self, scope: Scope) -> None:
-        super().__init__(f"connections of type {scope['type']!r} are not served")
+        super().__init__(f"connections of type {scope['type']!r} are not supported")
 
 
 async def refuse(exc: TenutoError, scope: Scope, receive: Receive, send: Send, *, close: bool = False) -> None:

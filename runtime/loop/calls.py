@@ -102,7 +102,7 @@ class CallRunner:
             return ToolResult(f"Error: {error}", is_error=True)
         except Exception:  # a tool with a bug is one that failed: the others and the run go on
             logger.exception("the call of %s failed inside", call.name)
-            return ToolResult(f"Error: {call.name} failed; the server's log says how", is_error=True)
+            return ToolResult(f"Error: {call.name} failed; the server's log has the details", is_error=True)
 
 
 def _storable(value: T) -> T:

@@ -18,7 +18,7 @@ def check_bias(codec: Codec, sampling: Sampling) -> None:
     size = codec.info.vocabulary
     unknown = next((token for token, _ in sampling.logit_bias if not 0 <= token < size), None)
     if unknown is not None:
-        raise InvalidRequest(f"{unknown} is no token of this model, which has {size} of them", "logit_bias")
+        raise InvalidRequest(f"{unknown} is not a token of this model, whose vocabulary has {size}", "logit_bias")
 
 
 async def constrained(codec: Codec, options: RunOptions, response: ResponseFormat | None) -> RunOptions:
@@ -77,7 +77,9 @@ def _try(codec: Codec, options: RunOptions) -> tuple[Unenforced, ...]:
         if source is not None:
             found += source.unenforced
         elif options.allowed is not None and choice is not ToolChoice.NONE:
-            raise InvalidRequest("this model writes calls as text, and cannot be held to allowed tools", "tool_choice")
+            raise InvalidRequest(
+                "this model writes calls as plain text, so it cannot be restricted to allowed tools", "tool_choice"
+            )
     return _of_tools(found)
 
 

@@ -60,7 +60,7 @@ async def _open_pause(services: Services, runs: Runs, run: Run, session: Session
     pause = await runs.pause(pause_id)
     if pause is None or pause.status is not PauseStatus.OPEN or not possible(run.record.status, Happening.DECIDE):
         state = "over" if pause is None else pause.status.value
-        raise AlreadyDecided(f"the approval {pause_id} is {state} already")
+        raise AlreadyDecided(f"the approval {pause_id} is already {state}")
     if pause.expires_at <= services.clock():
         await runs.close(run, session, Happening.EXPIRE)
         raise AlreadyDecided(f"the approval {pause_id} has expired")

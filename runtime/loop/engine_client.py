@@ -68,7 +68,9 @@ class EngineClient:
         self._places: Shares[object] = Shares(f"the queue of model {model}", slots + limits.rounds, lambda _: False)
         """Of rounds, by their sequence, and of those to come."""
         self._known: Shares[str] = Shares(
-            f"the memory of model {model}", limits.remembered_tokens, lambda sequence: sequence not in self._rounds
+            f"the token memory of model {model}",
+            limits.remembered_tokens,
+            lambda sequence: sequence not in self._rounds,
         )
         self._lengths: dict[str, int] = {}  # tokens of each known sequence
         self._has_ended = False
@@ -132,7 +134,7 @@ class EngineClient:
             place.give_back()
         self._check_alive()
         if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
-            raise GenerationFailed("the model has not stopped the last round of this session yet; try again")
+            raise GenerationFailed("the last round of this session is still stopping; try again")
         command = Submit(sequence, principal, known, tokens, round, computed_before, named)
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)

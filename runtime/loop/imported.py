@@ -66,13 +66,13 @@ def _doubt(session: Session, ledger: Ledger, codecs: Sequence[Codec]) -> Dropped
     name = ledger.fingerprint
     codec = next((each for each in codecs if made_by(each, name)), None)
     if codec is None:
-        return DroppedLedger(name, "none of the models that are served has made it")
+        return DroppedLedger(name, "no served model has this tokeniser and template")
     offered = (session.server_tools or (), ())
     tools = next((each for each in offered if fingerprint(codec, each) == name), None)
     if tools is None:
-        return DroppedLedger(name, "it was made with tools that are not in the document")
+        return DroppedLedger(name, "it was made with tools that the document does not have")
     if ledger.tokens and not max(ledger.tokens) < codec.info.vocabulary:
-        return DroppedLedger(name, "it has tokens that are not in the vocabulary")
+        return DroppedLedger(name, "it has tokens outside the vocabulary")
     items = session.items[: ledger.items]
     try:
         said = _Turns(codec, tools, items, ledger).said()
@@ -81,7 +81,7 @@ def _doubt(session: Session, ledger: Ledger, codecs: Sequence[Codec]) -> Dropped
         return DroppedLedger(name, f"the model's chat template refuses its items: {error}")
     for place, span in enumerate(rendered.items):
         if list(span) != ledger.span(place):
-            return DroppedLedger(name, f"the tokens of item {place} do not say what the item says", place)
+            return DroppedLedger(name, f"the tokens of item {place} do not match the item", place)
     return None
 
 

@@ -20,7 +20,7 @@ class Keys:
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
         self._unstored: dict[tuple[str, str], KeyRecord] = {}  # the oldest first
-        self._places: Shares[tuple[str, str]] = Shares("the memory for keys", MOST_UNSTORED, lambda _: True)
+        self._places: Shares[tuple[str, str]] = Shares("the table of idempotency keys", MOST_UNSTORED, lambda _: True)
 
     async def run_of(self, turn: Turn) -> str | None:
         """The id of the run that an earlier request with the turn's key has begun.

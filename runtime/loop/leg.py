@@ -95,7 +95,7 @@ class Leg:
         except Exception:
             logger.exception("run %s failed", self.run.id)
             await self._break_off(
-                Happening.FAIL, StopReason.ERROR, TenutoError("an internal error; the server's log has it")
+                Happening.FAIL, StopReason.ERROR, TenutoError("internal error; the server's log has the details")
             )
         finally:
             self._give_back_place()

@@ -118,7 +118,7 @@ class LegCommits:
         logger.error("the end of run %s could not be kept", run.id, exc_info=failure)
         error = cause or failure
         if not isinstance(error, TenutoError):
-            error = TenutoError("an internal error; the log has it")
+            error = TenutoError("internal error; the server's log has the details")
         run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, str(error), error.code)
         run.emit(run.unkept_end)
         self._count_end(RunStatus.FAILED)

@@ -93,7 +93,7 @@ class Legs:
         finally:
             if run.working:
                 logger.error("the leg of run %s ended without a word", run.id)
-                run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, "an internal error", "internal")
+                run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, "internal error", "internal")
                 run.emit(run.unkept_end)
             self._places.remove(seat)
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)

@@ -8,9 +8,9 @@ from tenuto.tools.registry import Registry
 from tenuto.tools.spec import digest
 
 NOBODY_ASKED = (
-    "The tool call {tool} was refused: it needs a person's word, this key is not a person's, and nobody can be asked."
-    ' To allow it, set person = true for the key in [[keys]] of tenuto.toml, or "permission" in its server\'s entry of'
-    " the MCP configuration; a client that declares form elicitation is asked."
+    "The tool call {tool} was refused: it needs a person's approval, this key is not a person's, and nobody can be"
+    ' asked. To allow it, set person = true for the key in [[keys]] of tenuto.toml, or "permission" in its server\'s'
+    " entry of the MCP configuration, or use a client that supports form elicitation."
 )
 
 

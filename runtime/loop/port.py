@@ -121,7 +121,7 @@ class LoopPort(Protocol):
     async def import_session(
         self, principal: Principal, id: str, document: dict[str, Any]
     ) -> tuple[Session, list[DroppedLedger]]:
-        """Put a session in the place of the one of that id; what of its ledgers is not believed is left out and told.
+        """Import a session, replacing the one with that id; what of its ledgers is not believed is left out and told.
 
         Raises InvalidRequest, SessionBusy.
         """

@@ -157,7 +157,7 @@ def _check(model: Model, request: RawRequest) -> None:
     if not 0 <= min(request.prompt) <= max(request.prompt) < vocabulary:
         raise InvalidRequest(f"the prompt has a token beyond the vocabulary of {vocabulary}", "prompt")
     if request.max_tokens < 1:
-        raise InvalidRequest("there is nothing to sample: max_tokens is less than 1", "max_tokens")
+        raise InvalidRequest("max_tokens: must be at least 1", "max_tokens")
     if len(request.prompt) >= model.context:
         raise ContextTooLong(len(request.prompt), model.context)
     check_bias(model.codec, request.sampling)

@@ -18,7 +18,7 @@ class Recent:
     def __init__(self, clock: Callable[[], float], size: int = KEPT_BYTES) -> None:
         self._clock = clock
         self._runs: OrderedDict[str, tuple[Run, float]] = OrderedDict()
-        self._shares: Shares[str] = Shares("the memory for runs", size, lambda _: True)
+        self._shares: Shares[str] = Shares("the table of recent runs", size, lambda _: True)
 
     def __len__(self) -> int:
         return len(self._runs)

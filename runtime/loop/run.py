@@ -126,7 +126,7 @@ class Run:
             self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
-            logger.warning("what run %s answered was kept by another version and cannot be shown", self.id)
+            logger.warning("the answer of run %s was stored by another version and cannot be shown", self.id)
         self._feed.renumber(int(at) * _NUMBERS_A_SECOND, answers.events_of(self.leg.answer, self.rounds))
         if last is not None:
             self.emit(last)

@@ -167,7 +167,7 @@ class Runner(LoopPort):
     async def import_session(
         self, principal: Principal, id: str, document: dict[str, Any]
     ) -> tuple[Session, list[DroppedLedger]]:
-        """Put a session in the place of the one of that id."""
+        """Import a session, replacing the one with that id."""
         return await self.keep_imported(transfer.restore(document, principal.id, id))
 
     async def keep_imported(self, session: Session) -> tuple[Session, list[DroppedLedger]]:

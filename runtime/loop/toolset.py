@@ -56,7 +56,7 @@ def _servers(selection: ToolSelection, server_tools: Sequence[ToolSpec]) -> list
         own = [tool.name for tool in server_tools if tool.name.startswith(f"{label}__")]
         if not own:
             labels = sorted({tool.name.partition("__")[0] for tool in server_tools})
-            raise InvalidRequest(f"no tools of a server {label!r}; there are {', '.join(labels) or 'none'}", "tools")
+            raise InvalidRequest(f"no MCP server {label!r}; there are {', '.join(labels) or 'none'}", "tools")
         if allowed is None:
             chosen.update(own)
             continue
@@ -81,4 +81,4 @@ def _check_allowed(allowed: Sequence[str], tools: Sequence[ToolSpec]) -> None:
     if unknown is not None:
         raise InvalidRequest(f"tool_choice allows {unknown!r}, which is not among the tools", "tool_choice")
     if not allowed:
-        raise InvalidRequest("tool_choice allows no tool; to call none, it is 'none'", "tool_choice")
+        raise InvalidRequest("tool_choice allows no tool; to allow none, use 'none'", "tool_choice")

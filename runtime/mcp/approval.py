@@ -24,9 +24,11 @@ from tenuto.sessions.records import PauseReason
 from tenuto.tools.registry import Exported
 
 _ANSWER = "approval"
-_CHANGED = "this call repeats one that asked for an approval, but it or its tool is another one now; make it anew"
-_UNANSWERED = "this call repeats one that asked for an approval, but holds no answer to it"
-_APPROVE = {"type": "boolean", "title": "Call it", "description": "Whether the tool may be called."}
+_CHANGED = (
+    "this call retries one that asked for approval, but the call or its tool has changed; call again from the start"
+)
+_UNANSWERED = "this call retries one that asked for approval, but carries no answer"
+_APPROVE = {"type": "boolean", "title": "Allow the call", "description": "Whether the tool may be called."}
 _FORM: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -36,7 +38,7 @@ _FORM: dict[str, Any] = {
             "title": "Do not ask again in this session",
             "default": False,
         },
-        "message": {"type": "string", "title": "What the model is told, if not"},
+        "message": {"type": "string", "title": "If denied, what to tell the model"},
     },
     "required": ["approve"],
 }

@@ -20,9 +20,9 @@ PROGRESS_EVERY_S = 0.1
 
 CHAT = "chat"
 DESCRIPTION = (
-    "Say something to the local model and get its answer. It keeps the conversation: pass the session_id of an earlier"
-    " answer to go on with it. The model may call this server's tools on the way; progress notifications carry the"
-    " text while it is written."
+    "Send a message to the local model and get its answer. The conversation is kept: pass the session_id of an earlier"
+    " answer to continue it. The model may call this server's tools along the way; progress notifications carry the"
+    " text as it is written."
 )
 
 _CALL = {
@@ -73,19 +73,22 @@ INPUT_SCHEMA: dict[str, Any] = {
         "session_id": {
             "type": "string",
             "pattern": ids.PATTERN,
-            "description": "The conversation to go on with; a new one by default.",
+            "description": "The conversation to continue; by default, a new one.",
         },
-        "model": {"type": "string", "description": "One of the loaded models; the first by default."},
+        "model": {"type": "string", "description": "One of the loaded models; by default, the first."},
         "tools": {
             "type": "array",
             "items": {"anyOf": [{"type": "string"}, _CLIENT_TOOL]},
             "description": "Which tools the model sees: names of this server's tools, and tools that you run yourself."
-            " All of the server's by default.",
+            " By default, all of the server's.",
         },
         "max_tokens": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
         "temperature": {"type": "number", "minimum": 0, "maximum": 2},
         "max_tool_rounds": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
-        "agent_permission": {"enum": ["auto", "ask", "deny"], "description": "Tightens what the server allows."},
+        "agent_permission": {
+            "enum": ["auto", "ask", "deny"],
+            "description": "Can only tighten what the server allows.",
+        },
     },
     "additionalProperties": False,
 }
@@ -106,7 +109,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
                 for name in ("prompt_tokens", "completion_tokens", "computed_tokens", "cached_tokens")
             },
         },
-        "tool_calls": {"type": "array", "items": {"type": "object"}, "description": "Calls that the server made."},
+        "tool_calls": {"type": "array", "items": {"type": "object"}, "description": "Calls the server made."},
         "pause": {
             "type": "object",
             "description": "What the run waits for: results of client tools (send them as messages with role tool),"

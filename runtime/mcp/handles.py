@@ -41,7 +41,7 @@ async def answer(runner: LoopPort, principal: Principal, name: str, arguments: d
         case own_tools.MODELS_LIST:
             return _told(models_answer(runner.models.list()))
         case _:
-            raise AssertionError(f"{name} is none of these tools")
+            raise AssertionError(f"{name} is not one of these tools")
 
 
 async def _sessions(runner: LoopPort, principal: Principal, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
     run = await runner.run(principal, arguments["run_id"])
     reason, pause = run.record.reason, run.snapshot().pause
     if run.record.status is not RunStatus.PAUSED or reason is None:
-        raise Conflict(f"the run {run.id} does not wait: it is {run.record.status.value}")
+        raise Conflict(f"the run {run.id} is not waiting: it is {run.record.status.value}")
     match reason:
         case PauseReason.CLIENT_TOOL if results is not None:
             return await runner.start(_with_results(run, principal, results, can_ask=can_ask))

@@ -49,6 +49,6 @@ def _again(messages: deque[Message], receive: Receive) -> Receive:
 
 
 def _refusal() -> Response:
-    error = {"code": INVALID_REQUEST, "message": f"the message may have {MOST_VALUES} JSON values"}
+    error = {"code": INVALID_REQUEST, "message": f"the message has more than {MOST_VALUES} JSON values"}
     content = to_json({"jsonrpc": "2.0", "id": None, "error": error})
     return Response(content, 400, media_type="application/json")

@@ -59,7 +59,7 @@ class News:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
         self._listeners: dict[str, ListenHandler] = {}
         self._connections: dict[_Key, _Connection] = {}
-        self._places: Shares[_Key] = Shares("the list of who is told", MOST_CONNECTIONS, lambda _: True)
+        self._places: Shares[_Key] = Shares("the list of subscribers", MOST_CONNECTIONS, lambda _: True)
         self._rested: set[tuple[str, str]] = set()
         self._listed: set[str] = set()
         self._wake = anyio.Event()

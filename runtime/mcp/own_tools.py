@@ -44,15 +44,15 @@ _RESULT = _object(
 )
 _RESUME = _object(
     {
-        "run_id": {**_RUN_ID, "description": "The run that waits."},
+        "run_id": {**_RUN_ID, "description": "The paused run."},
         "decision": {"enum": ["approve", "deny"], "description": "The answer to an approval."},
-        "message": {"type": "string", "description": "With deny: what the model is told."},
+        "message": {"type": "string", "description": "With deny: what to tell the model."},
         "remember_for_session": {"type": "boolean", "description": "With approve: do not ask again in this session."},
         "results": {
             "type": "array",
             "minItems": 1,
             "items": _RESULT,
-            "description": "The results of the client tools that the run waits for.",
+            "description": "Results of the client tools that the run is waiting for.",
         },
     },
     "run_id",
@@ -65,15 +65,19 @@ INPUTS: dict[str, dict[str, Any]] = {
     SESSION_LIST: _object(
         {
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": LISTED},
-            "after": {**_SESSION_ID, "description": "The last_id of the page before."},
-            "implicit": {"type": "boolean", "description": "Those too that nobody has named."},
+            "after": {**_SESSION_ID, "description": "The last_id of the previous page."},
+            "implicit": {"type": "boolean", "description": "Include conversations without a given id."},
         }
     ),
     SESSION_FORK: _object(
         {
             "session_id": _SESSION_ID,
-            "at": {"type": "integer", "minimum": 0, "description": "How many items to take; default: all turns."},
-            "new_id": {**_SESSION_ID, "description": "The fork's id; one of the server's making by default."},
+            "at": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Number of items to copy; default: all complete turns.",
+            },
+            "new_id": {**_SESSION_ID, "description": "The fork's id; by default, the server makes one."},
         },
         "session_id",
     ),
@@ -94,27 +98,25 @@ def own_tools() -> list[t.Tool]:
     """All of them, `chat` first."""
     return [
         _tool(chat.CHAT, "Chat with the local model", chat.DESCRIPTION, _CHANGES, chat.OUTPUT_SCHEMA),
-        _tool(SESSION_GET, "Show a conversation", "A conversation that `chat` keeps: its items, in order.", _READS),
-        _tool(SESSION_LIST, "List the conversations", "A page of the conversations, the newest first.", _READS),
+        _tool(SESSION_GET, "Show a conversation", "Get a conversation kept by `chat`: its items, in order.", _READS),
+        _tool(SESSION_LIST, "List the conversations", "List conversations, newest first, in pages.", _READS),
         _tool(
             SESSION_FORK,
             "Fork a conversation",
-            "A new conversation with the first items of another, which stays as it is. `chat` goes on with it.",
+            "Copy the first items of a conversation into a new one, which `chat` can continue.",
             _CHANGES,
         ),
-        _tool(SESSION_DELETE, "Delete a conversation", "Forget a conversation; its open run is cancelled.", _DESTROYS),
-        _tool(RUN_GET, "Show a run", "How one answer stands: its status, what it waits for, its text so far.", _READS),
-        _tool(
-            RUN_CANCEL, "Cancel a run", "Stop a run, or end one that waits. What has ended stays as it is.", _DESTROYS
-        ),
+        _tool(SESSION_DELETE, "Delete a conversation", "Delete a conversation and cancel its open run.", _DESTROYS),
+        _tool(RUN_GET, "Show a run", "Get a run's status, what it is waiting for, and its text so far.", _READS),
+        _tool(RUN_CANCEL, "Cancel a run", "Cancel a run. One that has ended is left as it is.", _DESTROYS),
         _tool(
             RUN_RESUME,
-            "Go on with a paused run",
-            "Give a run what it waits for, a decision or the results of client tools, and get the rest of its answer.",
+            "Resume a paused run",
+            "Give a paused run a decision or the results of client tools, and get the rest of its answer.",
             _CHANGES,
             chat.OUTPUT_SCHEMA,
         ),
-        _tool(MODELS_LIST, "List the models", "The models that `chat` can talk to, the default one first.", _READS),
+        _tool(MODELS_LIST, "List the models", "List the models that `chat` can use, the default first.", _READS),
     ]
 
 

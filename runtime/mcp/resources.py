@@ -26,7 +26,7 @@ def templates() -> t.ListResourceTemplatesResult:
         name="session",
         title="A conversation",
         uri_template=TEMPLATE,
-        description="A conversation that `chat` keeps: its items, in order. Also those that the list does not show.",
+        description="A conversation kept by `chat`: its items, in order. Unlisted conversations can be read too.",
         mime_type=MIME,
     )
     return t.ListResourceTemplatesResult(resource_templates=[template])
@@ -41,7 +41,7 @@ async def listed(runner: LoopPort, principal: Principal, cursor: str | None) -> 
     try:
         found = await runner.list_sessions(principal, implicit=False, limit=PAGE + 1, after=cursor)
     except InvalidRequest as exc:
-        raise MCPError(code=t.INVALID_PARAMS, message=f"the cursor leads nowhere: {exc}") from None
+        raise MCPError(code=t.INVALID_PARAMS, message=f"the cursor is not valid: {exc}") from None
     resources = [
         t.Resource(
             name=each.id, uri=uri_of(each.id), description=f"A conversation of {each.items} items", mime_type=MIME

@@ -267,7 +267,7 @@ def expect_json(what: str, value: Any) -> None:
         half = f"U+{ord(exc.object[exc.start]):04X}"
         raise InvalidRequest(f"{what} must be valid Unicode: there is a lone surrogate, {half}") from None
     except ValueError:
-        raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are no numbers") from None
+        raise InvalidRequest(f"{what} must be valid JSON: NaN and infinities are not allowed") from None
 
 
 def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult:

@@ -13,9 +13,9 @@ CallResult = t.CallToolResult | t.InputRequiredResult
 
 NAME = "tenuto"
 INSTRUCTIONS = (
-    "A local model with sessions and tools. `chat` talks to it; pass the session_id that it answers with to go on with"
-    " a conversation. The tools session_*, run_* and models_list look after what it makes; each session is a resource,"
-    " too. The other tools are those that the model itself can call."
+    "A local model with sessions and tools. `chat` talks to it; pass the session_id of an answer to continue its"
+    " conversation. The tools session_*, run_* and models_list manage sessions, runs and models; each session is also"
+    " a resource. The other tools are those the model itself can call."
 )
 
 

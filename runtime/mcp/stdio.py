@@ -260,4 +260,4 @@ async def _ask(context: Context, request: t.InputRequest) -> t.ElicitResult:
 
 async def _never_called(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult | t.ErrorData:  # noqa: ARG001
     """Declares that forms can be asked; `call` takes the questions before the SDK would."""
-    return t.ErrorData(code=t.INTERNAL_ERROR, message="questions are answered by the call that asked them")
+    return t.ErrorData(code=t.INTERNAL_ERROR, message="questions must be answered by the call that asked them")

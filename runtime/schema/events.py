@@ -21,8 +21,8 @@ class RoundFigures(Shape):
     cached: int
     new: int
     sampled: int
-    residency: str = Field(description="Where the cache lay when the round began: `device`, `host`, `disk`, `none`.")
-    miss_reason: str | None = Field(description="Why tokens that had been computed before were computed again.")
+    residency: str = Field(description="Where the cache was when the round began: `device`, `host`, `disk` or `none`.")
+    miss_reason: str | None = Field(description="Why tokens were computed again.")
     waited_s: float
     first_token_s: float | None
     total_s: float
@@ -62,7 +62,7 @@ class _Told(Shape):
 
 
 class _Event(_Told):
-    number: int = Field(description="It only grows. `after` takes it.")
+    number: int = Field(description="Only ever increases; pass it as `after`.")
 
 
 class TextAdded(_Event):
@@ -71,7 +71,7 @@ class TextAdded(_Event):
     type: Literal["text_added"] = "text_added"
     round: int
     text: str
-    logprobs: list[TokenLogprob] = Field(description="Those of the tokens since the piece before, if asked for.")
+    logprobs: list[TokenLogprob] = Field(description="Logprobs of the tokens since the previous piece, if requested.")
 
 
 class ReasoningAdded(_Event):

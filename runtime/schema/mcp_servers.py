@@ -20,10 +20,12 @@ class McpServerAnswer(Shape):
     transport: str
     protocol: str | None
     era: str | None
-    tools: list[str] = Field(description="Those that it lists, under the names that models see.")
+    tools: list[str] = Field(description="The tools it lists, by the names that models see.")
     restarts: int
     last_error: str | None
-    stderr: list[str] = Field(description="The last lines that it wrote, without secrets; none but for an admin's key.")
+    stderr: list[str] = Field(
+        description="The last lines it wrote, secrets removed; empty unless the key is an admin's."
+    )
 
 
 class McpServersAnswer(Shape):

@@ -12,8 +12,8 @@ from tenuto.runtime.loop.models import Model
 class CacheAnswer(Shape):
     """A model's KV cache."""
 
-    capacity_bytes: int = Field(description="What its slots hold when all of them are full.")
-    used_bytes: dict[str, int] = Field(description="In use now, by place: `device`, `host`.")
+    capacity_bytes: int = Field(description="Cache size when every slot is full.")
+    used_bytes: dict[str, int] = Field(description="Bytes in use, by place: `device`, `host`.")
 
 
 class ModelAnswer(Shape):
@@ -23,17 +23,19 @@ class ModelAnswer(Shape):
     object: Literal["model"]
     created: int
     owned_by: str
-    context_length: int = Field(description="How many tokens a conversation may have.")
+    context_length: int = Field(description="Most tokens a conversation can have.")
     description: str
-    backend: str = Field(description="What computes it.")
-    can_batch: bool = Field(description="Whether requests are computed together; else one at a time.")
-    capabilities: list[str] = Field(description="`chat`, `completions`, `tools`, and what it reads besides text.")
-    slots: int = Field(description="How many conversations it keeps on the device and works on at a time.")
+    backend: str = Field(description="What runs the model.")
+    can_batch: bool = Field(description="Whether requests are computed in batches, or one at a time.")
+    capabilities: list[str] = Field(
+        description="`chat`, `completions`, `tools`, and what the model reads besides text."
+    )
+    slots: int = Field(description="Conversations kept on the device and worked on at a time.")
     cache: CacheAnswer
 
 
 class ModelsAnswer(Shape):
-    """All models, the default one first."""
+    """List models, the default first."""
 
     object: Literal["list"]
     data: list[ModelAnswer]

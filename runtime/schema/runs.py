@@ -16,7 +16,7 @@ class PauseAnswer(Shape):
     """What a run waits for."""
 
     reason: PauseReason
-    id: str | None = Field(description="What /v1/agent/approvals/{id} takes.")
+    id: str | None = Field(description="The id for /v1/agent/approvals/{id}.")
     expires_at: float
     calls: list[CallAnswer]
 
@@ -39,7 +39,7 @@ class RunAnswer(Shape):
     session_id: str
     model: str
     status: RunStatus
-    reason: PauseReason | None = Field(description="What a paused run waits for.")
+    reason: PauseReason | None = Field(description="What a paused run is waiting for.")
     stop_reason: str | None
     error: str | None
     created_at: float

@@ -19,10 +19,10 @@ class SummaryAnswer(Shape):
     object: Literal["session"]
     created_at: float
     updated_at: float
-    implicit: bool = Field(description="Nobody has named it; it is kept for a day.")
+    implicit: bool = Field(description="No client gave it an id; by default it is kept for a day.")
     user: str | None
     expires_at: float | None
-    open_run: str | None = Field(description="The run that works or waits in it.")
+    open_run: str | None = Field(description="The run that is working or paused in it.")
     num_items: int
 
 
@@ -31,7 +31,7 @@ class SessionsAnswer(Shape):
 
     object: Literal["list"]
     data: list[SummaryAnswer]
-    last_id: str | None = Field(description="What `after` takes for the next page.")
+    last_id: str | None = Field(description="Pass it as `after` to get the next page.")
     has_more: bool
 
 
@@ -60,7 +60,7 @@ class DroppedLedgerAnswer(Shape):
 
     fingerprint: str
     reason: str
-    kept_items: int = Field(description="Of the first so many items they are taken over.")
+    kept_items: int = Field(description="Number of items at the beginning whose tokens were imported.")
 
 
 class ImportedAnswer(SessionAnswer):

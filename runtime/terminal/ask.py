@@ -44,7 +44,7 @@ class Prompt:
                 return decision
 
     def _why(self) -> str:
-        return self._answers.prompt("  what shall the model read > ")
+        return self._answers.prompt("  what should the model be told > ")
 
 
 class Lines:
@@ -58,11 +58,11 @@ class Lines:
         if self._yes:
             return ApprovalAnswer(approve=True)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            click.echo(f"tenuto: denied, as nobody can be asked: {harmless(words)}; --yes approves", err=True)
+            click.echo(f"tenuto: denied because nobody can be asked: {harmless(words)}; approve with --yes", err=True)
             return ApprovalAnswer(approve=False, message=NOBODY)
         click.echo(f"? may it call {harmless(words)}", err=True)
         while True:
-            decision = decision_of(_line(QUESTION), lambda: _line("  what shall the model read > "))
+            decision = decision_of(_line(QUESTION), lambda: _line("  what should the model be told > "))
             if decision is not None:
                 return decision
 

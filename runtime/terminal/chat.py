@@ -16,14 +16,14 @@ from tenuto.runtime.terminal.talk import Ending, Talk
 INTERRUPTED = 130
 EXITS = {Ending.ANSWERED: 0, Ending.FAILED: 1, Ending.STOPPED: INTERRUPTED}
 COMMANDS = {
-    "/help": "what can be typed here",
-    "/new": "/new [NAME]: begin another chat",
-    "/resume": "/resume NAME: go on with a chat",
-    "/fork": "/fork [NAME]: go on in a copy of this chat",
+    "/help": "show this list",
+    "/new": "/new [NAME]: start another chat",
+    "/resume": "/resume NAME: continue a chat",
+    "/fork": "/fork [NAME]: continue in a copy of this chat",
     "/sessions": "your chats",
     "/quit": "leave; the chat is kept",
 }
-_KEYS = "Enter sends, Alt-Enter begins a line, Ctrl-C stops an answer, twice leaves, Ctrl-D leaves."
+_KEYS = "Enter sends, Alt-Enter adds a line, Ctrl-C stops the answer, Ctrl-D quits."
 
 
 def run(remote: Remote, *, session: str | None, model: str | None, message: str | None, yes: bool) -> int:
@@ -33,7 +33,7 @@ def run(remote: Remote, *, session: str | None, model: str | None, message: str 
         return Conversation(remote, model, session).run()
     text = message if message is not None else sys.stdin.read()
     if not text.strip():
-        raise click.UsageError("there is no message: give one as an argument or on stdin")
+        raise click.UsageError("no message: give one as an argument or on stdin")
     talk = Talk(remote, Display(interactive=False), Lines(yes=yes).decide, model, session)
     return EXITS[talk.send(text)]
 
@@ -61,7 +61,7 @@ class Conversation:
                 pass
         except EOFError:
             pass
-        self._display.note(f"go on with: tenuto chat --session {self._talk.session}", dim=True)
+        self._display.note(f"to continue: tenuto chat --session {self._talk.session}", dim=True)
         return 0
 
     def _turn(self) -> bool:
@@ -72,7 +72,7 @@ class Conversation:
             if self._armed:
                 return False
             self._armed = True
-            self._display.note("Ctrl-C again leaves", dim=True)
+            self._display.note("press Ctrl-C again to quit", dim=True)
             return True
         self._armed = False
         try:
@@ -104,7 +104,7 @@ class Conversation:
                 self._talk.fork(name)
                 self._display.note(f"this is now {name}, a copy", dim=True)
             case _:
-                self._display.note(f"there is no such command: {text}; /help lists them", fg="yellow")
+                self._display.note(f"unknown command {text}; /help lists them", fg="yellow")
         return True
 
     def _resume(self, name: str) -> None:

@@ -158,4 +158,4 @@ def _refusal(response: httpx2.Response) -> TenutoError:
 
 
 def _unreachable(url: str, exc: Exception) -> ServerUnreachable:
-    return ServerUnreachable(f"the server at {url} cannot be reached or went away ({str(exc) or type(exc).__name__})")
+    return ServerUnreachable(f"the server at {url} cannot be reached ({str(exc) or type(exc).__name__})")

@@ -16,10 +16,12 @@ SECONDS_TO_START = 300.0
 EXIT_CODES = "\b\nExit codes: 0 done, 1 something failed, 2 wrong usage or configuration, 130 stopped by Ctrl-C."
 
 _SERVER = (
-    click.option("--url", metavar="URL", help="A server elsewhere, instead of the one that owns the data folder."),
-    click.option("--api-key", metavar="KEY", envvar="TENUTO_CLIENT_KEY", help="Its key; also TENUTO_CLIENT_KEY."),
-    click.option("--data-dir", metavar="DIR", help="Data folder; a server is started for it where none lives."),
-    click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if there is one."),
+    click.option("--url", metavar="URL", help="Use the server at URL instead of the one that owns the data folder."),
+    click.option(
+        "--api-key", metavar="KEY", envvar="TENUTO_CLIENT_KEY", help="That server's API key; also TENUTO_CLIENT_KEY."
+    ),
+    click.option("--data-dir", metavar="DIR", help="Data folder; if no server is running for it, one is started."),
+    click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists."),
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -51,28 +53,28 @@ def _remote(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
 @click.command(
     epilog="""\b
 Examples:
-  tenuto chat                                  talk; Ctrl-C stops an answer
-  tenuto chat --session trip                   begin or go on with the chat `trip`
-  tenuto chat "What is 17 * 23?"               one message, the answer on stdout
-  git diff | tenuto chat --session review      the message from a pipe
+  tenuto chat                                  chat; Ctrl-C stops an answer
+  tenuto chat --session trip                   start or continue the chat `trip`
+  tenuto chat "What is 17 * 23?"               one message; the answer goes to stdout
+  git diff | tenuto chat --session review      read read read read the message from a pipe
 
-In a pipe, tool calls that must be approved are denied unless --yes is given.
+Without a terminal, tool calls that need approval are denied unless --yes is given.
 
 """
     + EXIT_CODES
 )
 @click.argument("message", required=False)
-@click.option("--session", metavar="NAME", help="The chat's name; what was said before is shown and known.")
-@click.option("--model", metavar="MODEL", help="Which model; where a server is started, what it loads.")
-@click.option("--mcp-config", metavar="FILE", help="The `mcpServers` of a server that is started.")
-@click.option("--yes", is_flag=True, help="With a message: approve every tool call.")
+@click.option("--session", metavar="NAME", help="Name of the chat to start or continue.")
+@click.option("--model", metavar="MODEL", help="The model to use; if a server is started, the one it loads.")
+@click.option("--mcp-config", metavar="FILE", help="If a server is started, the `mcpServers` file it uses.")
+@click.option("--yes", is_flag=True, help="Approve every tool call; only with MESSAGE or a pipe.")
 @_with_server
 def chat(
     message: str | None, session: str | None, model: str | None, mcp_config: str | None, yes: bool, **given: Any
 ) -> None:
-    """Talk with a model in the terminal, see its tool calls, and approve them.
+    """Chat with a model in the terminal, see its tool calls, and approve them.
 
-    Without MESSAGE it is a conversation; with one, or with one on stdin, the answer is printed and nothing else.
+    Without MESSAGE, this is a conversation. With MESSAGE, or one on stdin, only the answer is printed.
     """
     from tenuto.runtime.terminal.chat import run
 
@@ -85,22 +87,30 @@ def chat(
 Examples:
   tenuto doctor                                the machine, the server, its models and MCP servers
   tenuto doctor --mcp-config mcp.json          try the MCP servers of a file before using it
-  tenuto doctor --model ./model.gguf --json    try a model; for programs
+  tenuto doctor --model ./model.gguf --json    try a model; print JSON
 
 Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage or configuration.
 """
 )
-@click.option("--mcp-config", metavar="FILE", help="Connect to the servers of this file; default: the server's.")
-@click.option("--model", "models", metavar="MODEL", multiple=True, help="Load and describe it; default: the server's.")
-@click.option("--data-dir", metavar="DIR", help="Data folder to look at.")
-@click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if there is one.")
+@click.option(
+    "--mcp-config", metavar="FILE", help="Try the MCP servers in this file; default: those of the running server."
+)
+@click.option(
+    "--model",
+    "models",
+    metavar="MODEL",
+    multiple=True,
+    help="Load and describe this model; default: those of the running server.",
+)
+@click.option("--data-dir", metavar="DIR", help="Data folder to check.")
+@click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists.")
 @_JSON
 def doctor(
     mcp_config: str | None, models: tuple[str, ...], data_dir: str | None, config: str | None, as_json: bool
 ) -> None:
-    """Say what is installed, what works, and what to do where something is broken.
+    """Report what is installed and what works, and how to fix what does not.
 
-    A running server is asked; none is started.
+    Asks the server if one is running; never starts one.
     """
     from pathlib import Path
 
@@ -125,15 +135,15 @@ Examples:
     + EXIT_CODES
 )
 def sessions() -> None:
-    """List, show, export, import, fork and delete sessions. A server is started where none lives."""
+    """List, show, export, import, fork and delete sessions. If no server is running, one is started."""
 
 
 @sessions.command("list")
-@click.option("--all", "implicit", is_flag=True, help="Also those that were found by their history, without a name.")
+@click.option("--all", "implicit", is_flag=True, help="Include unnamed sessions, which are found by their history.")
 @_JSON
 @_with_server
 def list_(implicit: bool, as_json: bool, **given: Any) -> None:
-    """All sessions, those last used first."""
+    """List sessions, most recently used first."""
     from tenuto.runtime.terminal.sessions import print_sessions
 
     with _remote(given) as remote:
@@ -145,7 +155,7 @@ def list_(implicit: bool, as_json: bool, **given: Any) -> None:
 @_JSON
 @_with_server
 def show(name: str, as_json: bool, **given: Any) -> None:
-    """What was said in a session."""
+    """Show the conversation in a session."""
     from tenuto.runtime.terminal.sessions import show as show_
 
     with _remote(given) as remote:
@@ -154,10 +164,16 @@ def show(name: str, as_json: bool, **given: Any) -> None:
 
 @sessions.command()
 @click.argument("name")
-@click.option("-o", "--output", type=click.File("w", encoding="utf-8", lazy=True), default="-", help="Default: stdout.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    default="-",
+    help="File to write; default: stdout.",
+)
 @_with_server
 def export(name: str, output: Any, **given: Any) -> None:
-    """A session as a JSON document, with the exact tokens that its model saw."""
+    """Export a session as a JSON document, with the exact tokens its model saw."""
     from tenuto.runtime.terminal.sessions import export as export_
 
     with _remote(given) as remote:
@@ -166,11 +182,11 @@ def export(name: str, output: Any, **given: Any) -> None:
 
 @sessions.command("import")
 @click.argument("file")
-@click.option("--as", "name", metavar="NAME", help="Its name here; default: the one that it had.")
+@click.option("--as", "name", metavar="NAME", help="Name for the imported session; default: its own.")
 @_JSON
 @_with_server
 def import_(file: str, name: str | None, as_json: bool, **given: Any) -> None:
-    """Make a session of an exported one; FILE may be `-` for stdin."""
+    """Import an exported session; FILE may be `-` for stdin."""
     from tenuto.runtime.terminal.sessions import import_ as run
     from tenuto.runtime.terminal.sessions import read_document
 
@@ -182,11 +198,13 @@ def import_(file: str, name: str | None, as_json: bool, **given: Any) -> None:
 @sessions.command()
 @click.argument("name")
 @click.argument("new_name", required=False)
-@click.option("--at", type=click.IntRange(min=0), metavar="ITEMS", help="How many items; default: all whole turns.")
+@click.option(
+    "--at", type=click.IntRange(min=0), metavar="ITEMS", help="Number of items to copy; default: all complete turns."
+)
 @_JSON
 @_with_server
 def fork(name: str, new_name: str | None, at: int | None, as_json: bool, **given: Any) -> None:
-    """A new session that begins as another did."""
+    """Copy a session, or its beginning, into a new one."""
     from tenuto.runtime.terminal.sessions import fork as fork_
 
     with _remote(given) as remote:
@@ -199,7 +217,7 @@ def fork(name: str, new_name: str | None, at: int | None, as_json: bool, **given
 @_JSON
 @_with_server
 def delete(names: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> None:
-    """Forget sessions; an open answer of theirs is cancelled."""
+    """Delete sessions, cancelling their open runs."""
     from tenuto.runtime.terminal.sessions import delete as delete_
 
     with _remote(given) as remote:
@@ -217,7 +235,7 @@ Install it:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes `tenuto` in a shell."""
+    """Print the shell completion script for `tenuto`."""
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)

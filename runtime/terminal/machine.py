@@ -46,7 +46,7 @@ def _llama(section: Section) -> None:
     except (OSError, RuntimeError, AttributeError, ImportError) as exc:
         section.wrong(
             f"llama-cpp-python {version} cannot be loaded: {exc}",
-            "build it again for this machine: pip install --force-reinstall --no-cache-dir llama-cpp-python",
+            "rebuild it for this machine: pip install --force-reinstall --no-cache-dir llama-cpp-python",
         )
         return
     named = [name for name in ("CUDA", "Metal", "ROCm", "Vulkan", "SYCL") if name.lower() in system.lower()]
@@ -54,7 +54,7 @@ def _llama(section: Section) -> None:
     if not offloads and (shutil.which("nvidia-smi") or _is_apple()):
         build = _GPU_BUILDS.get(sys.platform, "GGML_CUDA=on")
         section.wrong(
-            "this machine has a GPU, and llama-cpp-python was built without it",
+            "this machine has a GPU, but llama-cpp-python was built without GPU support",
             f"CMAKE_ARGS=-D{build} pip install --force-reinstall --no-cache-dir llama-cpp-python",
             broken=False,
         )
@@ -83,7 +83,7 @@ def data_folder(path: Path) -> tuple[Section, Owner | None]:
     try:
         owner = read_owner(path)
     except ConfigurationError as exc:
-        section.wrong(str(exc), f"make {path} yours and writable, or choose another with --data-dir")
+        section.wrong(str(exc), f"make {path} yours and writable, or choose another folder with --data-dir")
         return section, None
     section.facts["owner"] = "nobody" if owner is None else f"process {owner.pid}, {owner.url or 'still starting'}"
     database = [file for file in path.glob("sessions.db*") if file.is_file()] if path.is_dir() else []
@@ -93,8 +93,8 @@ def data_folder(path: Path) -> tuple[Section, Owner | None]:
     section.facts["free disk"] = bytes_text(free)
     if free < LEAST_FREE:
         section.wrong(
-            f"only {bytes_text(free)} are free on the disk of {existing}",
-            "free some space: a server that cannot write acknowledges nothing",
+            f"only {bytes_text(free)} free on the disk of {existing}",
+            "free some space: a server that cannot write refuses new turns",
             broken=False,
         )
     log = path / LOG_NAME

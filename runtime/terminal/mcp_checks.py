@@ -21,7 +21,7 @@ _ADVICE = {
     Failure.UNAUTHORIZED: "correct the token in `headers` or `env`",
     Failure.NO_ENDPOINT: "correct `url`: it must be the server's MCP endpoint, often ending in /mcp or /sse",
     Failure.UNREACHABLE: "start that server, or correct `url`",
-    Failure.TIMED_OUT: "see why it starts slowly, or give it more `startTimeout`",
+    Failure.TIMED_OUT: "find out why it starts slowly, or raise `startTimeout`",
 }
 
 
@@ -42,7 +42,7 @@ async def connected(path: Path) -> list[Section]:
         configs = read_mcp_config(path)
     except ConfigurationError as exc:
         section = Section("MCP configuration", {"file": str(path)})
-        section.wrong(str(exc), "correct the file: it is the `mcpServers` object that other MCP clients read")
+        section.wrong(str(exc), "correct the file: it must hold the `mcpServers` object that other MCP clients read")
         return [section]
     async with Host(configs) as host:
         await host.settled(SETTLE_S)
@@ -69,7 +69,9 @@ def _section(facts: Mapping[str, Any], config: ServerConfig | None) -> Section:
         section.wrong(reason, remedy(_failure(facts), facts["stderr"], config))
         section.lines = list(facts["stderr"])
     elif facts["last_error"]:
-        section.wrong(f"it failed before: {facts['last_error']}", "see its own log if it happens often", broken=False)
+        section.wrong(
+            f"it failed before: {facts['last_error']}", "check the server's own log if this happens often", broken=False
+        )
         section.lines = list(facts["stderr"])
     return section
 
@@ -82,8 +84,8 @@ def remedy(failure: Failure, stderr: Sequence[str], config: ServerConfig | None)
     if advice:
         return f"{advice} in the MCP configuration" if "`" in advice and config is None else advice
     if stderr:
-        return f"its last lines above say why; run {command} by hand to see more"
-    return f"run {command} by hand with the same arguments and see what it says"
+        return f"see its last lines above; run {command} by hand to see more"
+    return f"run {command} by hand with the same arguments to see what it says"
 
 
 def _missing_package(stderr: Sequence[str], command: str) -> str:

@@ -91,8 +91,8 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
     section.facts["trial"] = pipeline.trial
     if not calls:
         section.wrong(
-            "its chat template names no tool-call format that is known, so it calls no tools",
-            "use a model whose template has tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
+            "its chat template has no known tool-call format, so it cannot call tools",
+            "use a model whose template supports tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
             broken=False,
         )
 
@@ -102,7 +102,7 @@ def _rendered(looks_back: str | None) -> str:
 
 
 def _served(can_batch: bool) -> str:
-    return "computed together" if can_batch else "served one at a time: this model's caches cannot batch"
+    return "computed together" if can_batch else "served one at a time: this model's cache cannot be batched"
 
 
 async def _measure(section: Section, pipeline: Pipeline, engine: EngineClient) -> None:
@@ -113,7 +113,7 @@ async def _measure(section: Section, pipeline: Pipeline, engine: EngineClient) -
     except (TimeoutError, TenutoError) as exc:
         section.wrong(
             f"it did not answer: {str(exc) or f'not within {MEASURE_S:g} s'}",
-            "stop what keeps the processor busy; if nothing does, build llama-cpp-python again for this machine",
+            "stop what keeps the CPU busy; if nothing does, rebuild llama-cpp-python for this machine",
         )
         return
     first_s = max(usage.first_token_s or usage.total_s, 1e-9)
@@ -136,7 +136,7 @@ async def _round(engine: EngineClient, tokens: list[int]) -> RoundUsage:
 
 def _remedy(name: str, text: str) -> str:
     if "pip install" in text:
-        return "install it as said, or choose another --model"
+        return "install it as shown, or choose another --model"
     if name.startswith("hf:"):
         return "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a file or folder"
     whole = "a whole GGUF file or MLX folder (fetch it again if it is cut off)"

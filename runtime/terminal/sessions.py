@@ -21,7 +21,7 @@ def print_json(value: Any) -> None:
 
 
 def print_sessions(remote: Remote, *, implicit: bool, as_json: bool = False) -> None:
-    """All sessions, those last used first."""
+    """List sessions, most recently used first."""
     found = [*remote.sessions(implicit=implicit)]
     if as_json:
         print_json(found)
@@ -53,17 +53,17 @@ def import_(remote: Remote, text: str, name: str | None, source: str, *, as_json
     try:
         document = json.loads(text)
     except ValueError as exc:
-        raise InvalidRequest(f"{source} is no JSON: {exc}") from exc
+        raise InvalidRequest(f"{source} is not JSON: {exc}") from exc
     if not isinstance(document, dict):
-        raise InvalidRequest(f"{source} is no exported session: it holds no JSON object")
+        raise InvalidRequest(f"{source} is not an exported session: it is not a JSON object")
     target = name or document.get("id")
     if not isinstance(target, str) or not target:
-        raise InvalidRequest(f"{source} names no session; give one with --as NAME")
+        raise InvalidRequest(f"{source} has no session id; give one with --as NAME")
     imported = remote.put(session_path(target), document)
     _say(imported, "imported", as_json=as_json)
     for one in imported["dropped_ledgers"]:
-        kept = f"for its first {one['kept_items']} items only" if one["kept_items"] else "not at all"
-        click.echo(f"its tokens {one['fingerprint'][:8]} are taken over {kept}: {one['reason']}", err=True)
+        kept = f"for the first {one['kept_items']} items only" if one["kept_items"] else "not at all"
+        click.echo(f"tokens {one['fingerprint'][:8]} imported {kept}: {one['reason']}", err=True)
 
 
 def fork(remote: Remote, name: str, new_name: str | None, at: int | None, *, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def fork(remote: Remote, name: str, new_name: str | None, at: int | None, *, as_
 def delete(remote: Remote, names: Sequence[str], *, yes: bool, as_json: bool) -> None:
     """Forget sessions, after a question."""
     if not yes:
-        click.confirm(f"delete {', '.join(names)} for ever?", abort=True, err=True)
+        click.confirm(f"delete {', '.join(names)} permanently?", abort=True, err=True)
     gone = [remote.delete(session_path(name)) for name in names]
     if as_json:
         print_json(gone)

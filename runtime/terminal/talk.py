@@ -91,7 +91,7 @@ class Talk:
         except Refused as exc:
             if exc.kind != "session_paused":
                 raise
-            self._display.note("an earlier call waits for an answer first", fg="yellow")
+            self._display.note("an earlier tool call needs an answer first", fg="yellow")
             self._follow(str(exc.data["run_id"]), 0)
             return self._begin(text)
 
@@ -128,7 +128,7 @@ class Talk:
         self._display.usage(run)
         if run["status"] == "paused":
             names = ", ".join(call["name"] for call in run["pause"]["calls"])
-            self._display.note(f"it waits for another client, which is to call {names}", fg="yellow")
+            self._display.note(f"waiting for another client to call {names}", fg="yellow")
             return Ending.FAILED
         if run["status"] == "completed":
             return Ending.ANSWERED

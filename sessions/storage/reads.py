@@ -74,7 +74,7 @@ def _session(connection: Connection, row: RowMapping) -> Session:
     except _Hole as exc:
         raise SessionDamaged(row["id"], str(exc)) from exc
     except (ValueError, TypeError, KeyError) as exc:  # what was written by another version, or by nobody of ours
-        raise SessionDamaged(row["id"], f"what was kept cannot be read ({type(exc).__name__})") from exc
+        raise SessionDamaged(row["id"], f"what was stored cannot be read ({type(exc).__name__})") from exc
 
 
 def _whole_session(connection: Connection, row: RowMapping) -> Session:
@@ -165,7 +165,7 @@ def summaries(
         last = select(table.c.created_at).where(table.c.principal == principal, table.c.id == after)
         created = connection.execute(last).scalar_one_or_none()
         if created is None:
-            raise InvalidRequest(f"there is no session {after!r} to go on after", "after")
+            raise InvalidRequest(f"there is no session {after!r} to continue after", "after")
         older = table.c.created_at < created
         query = query.where(or_(older, and_(table.c.created_at == created, table.c.id < after)))
     query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)

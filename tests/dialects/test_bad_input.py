@@ -160,7 +160,7 @@ def test_what_is_no_session_is_told_with_its_place(
             "/detokenize",
             b'{"tokens":[1,9999]}',
             "tokens[1]",
-            "tokens[1]: there is no token 9999; the model has 0 to 265",
+            "tokens[1]: there is no token 9999; token ids go from 0 to 265",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_context_that_is_too_long_is_told_with_its_sizes(
 ) -> None:
     status, error = send(as_ada, json.dumps(body).encode(), path)
     assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", param)
-    assert error["message"] == f"the prompt has {error['prompt_tokens']} tokens; the model takes 256"
+    assert error["message"] == f"the prompt has {error['prompt_tokens']} tokens; the model takes at most 256"
     still_serves(as_ada)
 
 

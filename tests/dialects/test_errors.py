@@ -47,7 +47,7 @@ def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
         (
             errors.ContextTooLong(900, 512, 3),
             {
-                "message": "the prompt has 900 tokens; the model takes 512; a fork at item 3 would fit",
+                "message": "the prompt has 900 tokens; the model takes at most 512; a fork at item 3 would fit",
                 "type": "invalid_request_error",
                 "param": "messages",
                 "code": "context_length_exceeded",

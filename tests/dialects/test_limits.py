@@ -78,12 +78,12 @@ def form(schema: Any) -> dict[str, Any]:
 
 
 SCHEMAS = [
-    (lambda: properties(10_000), "an object may have 2500 properties; there is one with 10000"),
-    (lambda: {"type": "object", "anyOf": [{}] * 5000}, "anyOf may have 1000 schemas; there is one with 5000"),
-    (lambda: {"type": "object", "enum": list(range(60_000))}, "it may have 50000 values"),
-    (lambda: {"type": "object", "title": "x" * (15 << 20)}, "it may have 1048576 characters"),
-    (lambda: nested(40), "it may be nested 64 deep"),
-    (lambda: doubling(28), "it may stand for 100000 schemas, with those counted at each place that refers to them"),
+    (lambda: properties(10_000), "an object has 10000 properties; at most 2500 are allowed"),
+    (lambda: {"type": "object", "anyOf": [{}] * 5000}, "anyOf has 5000 schemas; at most 1000 are allowed"),
+    (lambda: {"type": "object", "enum": list(range(60_000))}, "it has more than 50000 values"),
+    (lambda: {"type": "object", "title": "x" * (15 << 20)}, "it has more than 1048576 characters"),
+    (lambda: nested(40), "it is nested more than 64 deep"),
+    (lambda: doubling(28), "it expands to more than 100000 schemas once its references are followed"),
 ]
 
 
@@ -120,9 +120,9 @@ def test_a_schema_that_is_too_large_is_refused_by_its_limit(
         (
             {"tools": [tool({}, name=f"f{n}", description="x" * 60_000)["tools"][0] for n in range(50)]},
             "tools",
-            "tools: descriptions and schemas may have 2097152 bytes",
+            "tools: descriptions and schemas take more than 2097152 bytes",
         ),
-        ({"metadata": {}, "stop": ["x"] * 250_001}, None, "the body may have 250000 JSON values"),
+        ({"metadata": {}, "stop": ["x"] * 250_001}, None, "the body has more than 250000 JSON values"),
     ],
     ids=["messages", "description", "tools", "all tools", "values"],
 )

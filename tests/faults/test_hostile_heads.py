@@ -19,7 +19,7 @@ MOST = 20
 JSON = {"content-type": "application/json"}
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 CHAT = json.dumps({"messages": [{"role": "user", "content": "hello"}]}).encode()
-TOO_LARGE = "the head of a request may have 65536 bytes, trailers and what frames chunks included"
+TOO_LARGE = "the request's head is larger than 65536 bytes, counting trailers and chunk framing"
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_an_address_of_another_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("port = = 1", "{file} is no valid TOML: "),
+        ("port = = 1", "{file} is not valid TOML: "),
         ("prot = 8420\n", "prot in {file}: there is no such setting; did you mean port?"),
         ('slots = "x"\n', "slots in {file}: Input should be a valid integer"),
         ("slots = 0\n", "slots in {file}: Input should be greater than or equal to 1 (it is 0)"),
@@ -146,8 +146,8 @@ def test_an_mcp_file_that_is_broken(tmp_path: Path, content: str, told: str) -> 
         (("--durability", "none"), "--durability: Input should be 'process' or 'full' (it is 'none')"),
         (
             ("--host", "0.0.0.0"),
-            "listening on 0.0.0.0 lets other machines in, so a key is required: "
-            "give --api-key or TENUTO_API_KEY, or listen on 127.0.0.1",
+            "listening on 0.0.0.0 lets other machines in, so an API key is required: "
+            "set --api-key or TENUTO_API_KEY, or listen on 127.0.0.1",
         ),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_is_no_json_is_a_parse_error(server: Server, body: bytes, message: 
         (
             "chat",
             '{"message":"a","temperature":NaN}',
-            "the arguments must be valid JSON: NaN and infinities are no numbers",
+            "the arguments must be valid JSON: NaN and infinities are not allowed",
         ),
         (
             "chat",

@@ -147,5 +147,5 @@ async def test_a_persons_yes_is_none_to_another_call(asking: Server) -> None:
 
         other = await repeat("something else")
         assert other.is_error
-        assert "make it anew" in said(other)
+        assert "call again from the start" in said(other)
         assert said(await repeat("hi")) == "hi"

@@ -123,7 +123,7 @@ async def test_a_run_that_waits_is_shown_and_resumed_with_results(way: tuple[str
     assert text_of(wrong).endswith("waits for results of client tools, not for a decision")
     assert (done["run_id"], done["status"], done["text"]) == (paused["run_id"], "completed", "Sunny in Graz.")
     assert "".join(seen) == "Sunny in Graz."
-    assert text_of(again) == f"conflict: the run {paused['run_id']} does not wait: it is completed"
+    assert text_of(again) == f"conflict: the run {paused['run_id']} is not waiting: it is completed"
     assert ended["status"] == "completed"
 
 

@@ -67,7 +67,7 @@ def test_a_template_that_would_take_for_ever_is_refused(what: str) -> None:
 def test_a_template_that_loops_for_some_messages_only_is_refused_for_those() -> None:
     template = ChatTemplate("{% if messages[0].content == 'loop' %}" + MANY + ENDS + "{% endif %}" + TALK, {})
     assert template.suffix([], [UserItem("hello")], []).items
-    with pytest.raises(TemplateFailed, match=r"takes more than [0-9]+ steps for this conversation"):
+    with pytest.raises(TemplateFailed, match=r"takes more than [0-9]+ steps to render this conversation"):
         template.suffix([], [UserItem("loop")], [])
     assert template.suffix([], [UserItem("hello")], []).items
 

@@ -91,7 +91,7 @@ def test_a_model_that_has_passed_is_not_tried_again_until_it_changes(
     monkeypatch.setattr(trial, "_try", tried)
     again = load(path, settings)
     again.backend.close()
-    assert again.trial.startswith("passed before")
+    assert again.trial.startswith("passed earlier")
     for change in (lambda: written(Path(path), CRAFTED.template(TALK)), lambda: os.utime(path, (1, 1))):
         change()
         with pytest.raises(ModelLoadFailed, match="it was tried again"):

@@ -34,5 +34,5 @@ def test_all_others_are_not(host: str) -> None:
 
 def test_a_server_on_a_name_of_this_machine_needs_no_key_as_its_requests_need_none() -> None:
     assert load({"host": "app.localhost"}).host == "app.localhost"
-    with pytest.raises(ConfigurationError, match="a key is required"):
+    with pytest.raises(ConfigurationError, match="an API key is required"):
         load({"host": "app.example.org"})

@@ -89,7 +89,7 @@ def test_a_folder_for_all_users_is_not_closed_to_them_but_refused(tmp_path: Path
     path = tmp_path / "shared"
     path.mkdir()
     path.chmod(0o1777)
-    with pytest.raises(ConfigurationError, match=r"for all users \(its mode is 1777\).*shared/tenuto"):
+    with pytest.raises(ConfigurationError, match=r"shared by all users \(its mode is 1777\).*shared/tenuto"):
         DataFolder.acquire(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o1777
 

@@ -56,7 +56,7 @@ def test_tool_calls_and_the_answer_and_what_it_cost_are_shown(start: Start) -> N
         assert "← 42" in screen
         assert "the result: 42" in screen
         terminal.keys(CTRL_D)
-        terminal.until("go on with: tenuto chat --session sums")
+        terminal.until("to continue: tenuto chat --session sums")
         assert terminal.exit_code() == 0
 
 
@@ -72,7 +72,7 @@ def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it_and_keeps_the_cha
         terminal.until(" cached")
         assert terminal.text.count("hello there") == 2
         terminal.keys(CTRL_C)
-        terminal.until("Ctrl-C again leaves")
+        terminal.until("press Ctrl-C again to quit")
         terminal.keys(CTRL_C)
         assert terminal.exit_code() == 0
     with server.client() as client:
@@ -108,7 +108,7 @@ def test_an_approval_is_asked_and_answered_inline(asking: Server, typed: list[st
         terminal.until('may it call pad__write(text="a")')
         for number, text in enumerate(typed, 1):
             if text == "use pencil":
-                terminal.until("what shall the model read >")
+                terminal.until("what should the model be told >")
             else:
                 terminal.until("say why >", number)
             terminal.line(text)
@@ -173,7 +173,7 @@ def test_commands_list_fork_and_begin_chats(start: Start) -> None:
         terminal.line("/sessions")
         terminal.until("last used")
         terminal.line("/nonsense")
-        terminal.until("there is no such command: /nonsense")
+        terminal.until("unknown command /nonsense")
         terminal.line("/help")
         terminal.until("/resume NAME")
         terminal.line("/quit")
@@ -211,14 +211,14 @@ def test_in_a_pipe_the_answer_alone_is_on_stdout(start: Start) -> None:
 def test_in_a_pipe_calls_that_need_approval_are_denied_unless_yes_is_given(asking: Server) -> None:
     denied = piped(asking, "chat", "write a")
     assert "Nobody is there to approve this call." in denied.stdout
-    assert "--yes approves" in denied.stderr
+    assert "approve with --yes" in denied.stderr
     assert piped(asking, "chat", "--yes", "write a").stdout == "the result: written: a\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["chat", ""], 2, "there is no message"),
+        (["chat", ""], 2, "no message: give one"),
         (["chat", "--model", "other", "hi"], 1, "has no model 'other', only model"),
         (["chat", "--session", "no good", "hi"], 1, "session_id"),
         (["chat", "--nonsense"], 2, "--nonsense"),

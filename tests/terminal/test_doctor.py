@@ -52,7 +52,7 @@ def test_a_broken_mcp_server_is_shown_with_its_stderr_and_what_to_do(tmp_path: P
     assert "✗" not in screen[healthy:broken]
     gone = screen.index("MCP server gone")
     assert "| no database at db.example" in screen[broken:gone]
-    assert "→ its last lines above say why" in screen[broken:gone]
+    assert "→ see its last lines above" in screen[broken:gone]
     assert "→ install `no-such-command-anywhere`, or correct `command`" in screen[gone:]
     assert "broken: MCP server broken, MCP server gone" in screen
 
@@ -109,7 +109,7 @@ def test_a_model_whose_caches_cannot_batch_is_said_to_be_served_one_at_a_time(st
     _, loaded, _ = asked(server.folder, "--data-dir", "other", "--model", server.model)
     for sections in (served, loaded):
         facts = sections["model model"]["facts"]
-        assert facts["requests"] == "served one at a time: this model's caches cannot batch"
+        assert facts["requests"] == "served one at a time: this model's cache cannot be batched"
         assert facts["backend"] == "a script"
 
 
@@ -126,4 +126,4 @@ def test_a_data_folder_that_is_a_file_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "lock-me" / "lock").mkdir()
     code, sections, _ = asked(tmp_path, "--data-dir", "lock-me")
     assert code == 1
-    assert "choose another with --data-dir" in sections["data folder"]["problems"][0]["remedy"]
+    assert "choose another folder with --data-dir" in sections["data folder"]["problems"][0]["remedy"]

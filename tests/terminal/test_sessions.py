@@ -64,7 +64,7 @@ def test_a_session_is_listed_shown_forked_exported_imported_and_deleted(told: Se
 @pytest.mark.parametrize(("typed", "code", "left"), [("n", 1, 200), ("y", 0, 404)])
 def test_deleting_asks_first(told: Server, typed: str, code: int, left: int) -> None:
     with Terminal(told.folder, "sessions", "delete", "trip", "--data-dir", str(told.data_dir)) as terminal:
-        terminal.until("delete trip for ever? [y/N]")
+        terminal.until("delete trip permanently? [y/N]")
         terminal.line(typed)
         assert terminal.exit_code() == code
     with told.client() as client:
@@ -77,7 +77,7 @@ def test_without_an_answer_nothing_is_deleted(told: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "is no JSON"), ("[]", "holds no JSON object"), ("{}", "give one with --as NAME")]
+    ("text", "said"), [("{", "is not JSON"), ("[]", "is not a JSON object"), ("{}", "give one with --as NAME")]
 )
 def test_what_is_no_session_is_refused_in_words(told: Server, text: str, said: str) -> None:
     ended = sessions(told, "import", "-", text=text)

@@ -111,7 +111,7 @@ def test_secrets_are_not_shown() -> None:
         ({"command": "x", "url": "http://h"}, "give either 'command' or 'url'"),
         ({"command": ""}, "command: "),
         ({"command": "x", "args": "y"}, "args: "),
-        ({"url": "ftp://h"}, "url: it does not begin with http"),
+        ({"url": "ftp://h"}, "url: must begin with http"),
         ({"command": "x", "permission": "yes"}, "permission"),
         ({"command": "x", "permission": {"a": "maybe"}}, "permission"),
         ({"command": "x", "timeout_s": 0}, "timeout_s: "),
@@ -141,7 +141,7 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_names_become_valid_prefixes_and_stay_different() -> None:
     assert [each.name for each in parse({"My Files!": {"command": "x"}, "b": {"command": "x"}})] == ["My_Files_", "b"]
-    assert "another server is called 'a_b'" in refusal({"a b": {"command": "x"}, "a.b": {"command": "x"}})
+    assert "another server is already called 'a_b'" in refusal({"a b": {"command": "x"}, "a.b": {"command": "x"}})
 
 
 def test_a_disabled_server_needs_no_variables() -> None:

@@ -57,7 +57,7 @@ def evaluate(text: str) -> Fraction:
         CannotEvaluate: it is not an expression, has no value, or is over a limit.
     """
     if len(text) > MAX_CHARACTERS:
-        raise CannotEvaluate(f"the expression has {len(text)} characters; at most {MAX_CHARACTERS} are taken")
+        raise CannotEvaluate(f"the expression has {len(text)} characters; at most {MAX_CHARACTERS} are allowed")
     return _Reader(text).read()
 
 

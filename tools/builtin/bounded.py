@@ -91,13 +91,13 @@ def square_root(value: Fraction) -> Fraction:
 def round_to(value: Fraction, digits: Fraction = Fraction(0)) -> Fraction:
     """To a number of decimal places, halves to even."""
     if digits.denominator != 1 or abs(digits) > MAX_EXPONENT:
-        raise CannotEvaluate("the number of places is no integer of a sensible size")
+        raise CannotEvaluate("the number of places must be a small integer")
     return _checked(Fraction(round(value, digits.numerator)))
 
 
 def _inexact_power(base: Fraction, exponent: Fraction) -> Fraction:
     if base < 0:
-        raise CannotEvaluate("a negative number has no real power that is no integer")
+        raise CannotEvaluate("a negative number has a real power only for an integer exponent")
     with localcontext(_FORTY_DIGITS):
         return _checked(Fraction(_decimal(base) ** _decimal(exponent)))
 

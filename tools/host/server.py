@@ -228,7 +228,7 @@ class McpServer:
         why = reason(exc)
         if self._state.status is Status.STARTING:
             if self._refusal:
-                why = f"it speaks neither streamable HTTP ({self._refusal}) nor SSE ({why})"
+                why = f"it supports neither streamable HTTP ({self._refusal}) nor SSE ({why})"
             self._kind, self._refusal = _kind(self.config), ""
             self._state = replace(self._state, transport=self._kind)
         return self._secrets.hidden(why)
@@ -294,7 +294,7 @@ class McpServer:
                 "the MCP server %s answered %s with what it did not declare: %s", self.name, name, reason(exc)
             )
             first_line = str(exc).partition("\n")[0][:300]
-            text = f"Error: {name} ran, but its answer is not what it declares: {first_line}"
+            text = f"Error: {name} ran, but its result does not match its output schema: {first_line}"
             return ToolResult(text, is_error=True)
         finally:
             self._calls.remove(context)

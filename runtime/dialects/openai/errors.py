@@ -82,9 +82,9 @@ class ErrorFields(Shape):
 
     model_config = ConfigDict(extra="allow")
 
-    message: str = Field(description="For people; it names the field or the setting in question.")
+    message: str = Field(description="For people; names the field or setting in question.")
     type: str
-    param: str | None = Field(description="The field that is wrong, as in `messages[0].content`.")
+    param: str | None = Field(description="The field in question, such as `messages[0].content`.")
     code: str | None = Field(description="For programs.")
 
 

@@ -46,24 +46,24 @@ GENERATING: tuple[type[TenutoError], ...] = (
 _KEY = Parameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 255},
-    "A repeat with the same key and body gets the answer of the first, for a day.",
+    "For 24 hours, a retry with the same key and body gets the first request's answer.",
     "header",
 )
 _HEADER_SESSION = Parameter(
     "X-Session-Id",
     {"type": "string", "pattern": ids.PATTERN},
-    "Does what `session_id` in the body does.",
+    "The same as `session_id` in the body.",
     "header",
 )
 _EVENTS = Parameter(
-    "X-Tenuto-Events", {"type": "string", "enum": ["0", "1"]}, "1: named events of the server's tools.", "header"
+    "X-Tenuto-Events", {"type": "string", "enum": ["0", "1"]}, "1: send named events for the server's tools.", "header"
 )
 
 CHAT = Doc(
     "Chat",
-    "An answer of the model",
+    "Chat with a model",
     ChatAnswer,
-    "OpenAI's chat completions, with sessions and with tools that the server runs.",
+    "OpenAI's chat completions, with sessions and server-side tools.",
     body=ChatBody,
     parameters=(_HEADER_SESSION, _KEY, _EVENTS),
     errors=GENERATING,
@@ -77,9 +77,9 @@ CHAT = Doc(
 )
 COMPLETIONS = Doc(
     "Chat",
-    "Texts that go on where others end",
+    "Complete a text",
     CompletionAnswer,
-    "OpenAI's older completions: raw text, without sessions and tools.",
+    "OpenAI's older completions: raw text, without sessions or tools.",
     body=CompletionBody,
     errors=GENERATING,
     events=Stream(
@@ -91,16 +91,16 @@ COMPLETIONS = Doc(
 )
 TOKENIZE = Doc(
     "Chat",
-    "The tokens of a text, or those that the model would read of a chat",
+    "Tokenise a text, or a chat as the model would read it",
     TokensAnswer,
-    "One of `content`, `prompt` and `messages`; with `messages`, all that a chat takes.",
+    "Give one of `content`, `prompt` and `messages`; with `messages`, any field of a chat request.",
     body=TokenizeBody,
     errors=GENERATING,
     example={"content": "Hello", "with_pieces": True},
 )
 DETOKENIZE = Doc(
     "Chat",
-    "The text of tokens",
+    "Turn tokens back into text",
     TextAnswer,
     body=DetokenizeBody,
     errors=(NotFound,),

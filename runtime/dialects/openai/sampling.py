@@ -67,7 +67,7 @@ def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> Sampling:
     """
     repetition = {value for value in (wire.repetition_penalty, wire.repeat_penalty) if value is not None}
     if len(repetition) > 1:
-        raise InvalidRequest("repetition_penalty and repeat_penalty differ; give one", "repetition_penalty")
+        raise InvalidRequest("repetition_penalty and repeat_penalty differ; give only one", "repetition_penalty")
     return Sampling(
         top_k=max(0, wire.top_k or 0),
         top_p=1.0 if wire.top_p is None else wire.top_p,
@@ -92,5 +92,5 @@ def seeded(seed: int | None, number: int) -> int | None:
 def _token(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         param = f"logit_bias.{text[:40]}"
-        raise InvalidRequest(f"{param}: a bias is for a token, named by its id", param)
+        raise InvalidRequest(f"{param}: biases are keyed by token id", param)
     return int(text)

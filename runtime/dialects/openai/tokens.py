@@ -76,7 +76,7 @@ class TokenizeApi:
     runner: LoopPort
 
     async def tokenize(self, request: Request) -> Response:
-        """The tokens of a text, or those that the model would read of a chat."""
+        """Tokenise a text, or a chat as the model would read it."""
         body = await read_body(request)
         wire = await understood(body, partial(read_wire, TokenizeBody))
         model = self.runner.models.find(wire.model or None)
@@ -100,7 +100,7 @@ class TokenizeApi:
         for index, token in enumerate(wire.tokens):
             if token >= size:
                 param = f"tokens[{index}]"
-                raise InvalidRequest(f"{param}: there is no token {token}; the model has 0 to {size - 1}", param)
+                raise InvalidRequest(f"{param}: there is no token {token}; token ids go from 0 to {size - 1}", param)
         text = partial(codec.detokenize, wire.tokens)
         content = await anyio.to_thread.run_sync(text) if len(wire.tokens) > _AT_ONCE else text()
         return answered(TextAnswer(content=content))
@@ -116,7 +116,7 @@ class TokenizeApi:
 def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:
     if wire.parse_special:
         raise UnsupportedParameter(
-            "parse_special: text never becomes control tokens here; give messages, or ids to /v1/completions",
+            "parse_special: text never becomes control tokens; use messages, or token ids in /v1/completions",
             "parse_special",
         )
     text = wire.content if wire.content is not None else wire.prompt or ""

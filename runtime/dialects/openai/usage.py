@@ -51,7 +51,7 @@ class CacheUseAnswer(Shape):
 class UsageAnswer(TextUsageAnswer):
     """The figures of an answer, in tokens."""
 
-    tenuto: CacheUseAnswer = Field(description="How many of the prompt's tokens were computed, and why.")
+    tenuto: CacheUseAnswer = Field(description="How many of the prompt's tokens were computed or cached, and why.")
 
 
 def text_usage(figures: Sequence[RoundUsage]) -> TextUsageAnswer:

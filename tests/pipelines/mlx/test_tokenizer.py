@@ -312,12 +312,12 @@ WORD_PIECE = {
     [
         ("tokenizer.json", None, r"has no tokenizer\.json; convert the model with a fast tokenizer"),
         ("tokenizer.json", "{", r"tokenizer\.json is no JSON: "),
-        ("tokenizer.json", "[]", r"tokenizer\.json is no JSON object"),
-        ("tokenizer.json", "{}", r"tokenizer\.json is no tokenizer"),
+        ("tokenizer.json", "[]", r"tokenizer\.json is not a JSON object"),
+        ("tokenizer.json", "{}", r"tokenizer\.json is not a tokenizer"),
         ("tokenizer.json", '{"model": {"type": "None"}}', r"tokenizer\.json cannot be used: "),
         ("tokenizer.json", json.dumps(WORD_PIECE), "this kind of vocabulary is not supported: it does not keep spaces"),
         ("tokenizer_config.json", '{"eos', r"tokenizer_config\.json is no JSON: "),
-        ("generation_config.json", "7", r"generation_config\.json is no JSON object"),
+        ("generation_config.json", "7", r"generation_config\.json is not a JSON object"),
         ("chat_template.jinja", b"\xff\xfe", r"chat_template\.jinja cannot be read: "),
     ],
 )

@@ -66,7 +66,7 @@ async def test_a_bias_keeps_a_token_out_and_brings_one_in(open_process: Open) ->
 @pytest.mark.parametrize("token", [-1, 10**6])
 async def test_a_bias_for_what_is_no_token_is_refused_before_anything_changes(open_process: Open, token: int) -> None:
     process = await open_process()
-    with pytest.raises(InvalidRequest, match=f"{token} is no token of this model") as refused:
+    with pytest.raises(InvalidRequest, match=f"{token} is not a token of this model") as refused:
         await process.start("hi", sampling=Sampling(logit_bias=((token, 1.0),)))
     assert refused.value.param == "logit_bias"
     assert await process.store.session("alice", "s") is None
@@ -230,8 +230,8 @@ async def test_what_a_raw_completion_cannot_go_on_from_is_refused(open_process: 
         (raw(""), InvalidRequest, "no tokens"),
         (RawRequest(ALICE, None, (10**6,), Sampling(), 1), InvalidRequest, "beyond the vocabulary"),
         (raw("a", max_tokens=0), InvalidRequest, "max_tokens"),
-        (raw("a" * 16384), ContextTooLong, "the model takes 16384"),
-        (raw("a", sampling=Sampling(logit_bias=((-5, 1.0),))), InvalidRequest, "-5 is no token"),
+        (raw("a" * 16384), ContextTooLong, "the model takes at most 16384"),
+        (raw("a", sampling=Sampling(logit_bias=((-5, 1.0),))), InvalidRequest, "-5 is not a token"),
     ):
         with pytest.raises(error, match=why):
             process.runner.complete(request)

@@ -66,7 +66,7 @@ async def test_a_ledger_with_tools_that_nobody_knows_any_more_is_dropped(open_pr
     paused = await process.ask("weather", tools=client_tools())
     await process.ask(results(paused, "rain"), tools=client_tools())
     session = await process.session()
-    assert dropped(session) == ["it was made with tools that are not in the document"]
+    assert dropped(session) == ["it was made with tools that the document does not have"]
     assert session.ledgers == {}
     assert [type(item) for item in session.items] == [UserItem, AssistantItem, ToolResultItem, AssistantItem]
 
@@ -76,7 +76,7 @@ async def test_a_ledger_of_a_model_that_is_not_served_is_dropped(open_process: O
     await process.ask("hi")
     session = await process.session()
     assert [one.reason for one in drop_unbelieved(session, [other_codec()])] == [
-        "none of the models that are served has made it"
+        "no served model has this tokeniser and template"
     ]
 
 

@@ -112,7 +112,7 @@ async def test_a_call_has_its_result(host: Host) -> None:
 async def test_an_answer_that_breaks_its_declaration_is_an_error_that_says_so(host: Host) -> None:
     result = await server_of(host, "many").call("lying", {}, CONTEXT)
     assert result.is_error
-    assert result.text.startswith("Error: lying ran, but its answer is not what it declares: ")
+    assert result.text.startswith("Error: lying ran, but its result does not match its output schema: ")
     assert "'three' is not of type 'integer'" in result.text
 
 

@@ -141,6 +141,6 @@ async def test_a_server_of_the_older_transport_that_goes_away_and_comes_back_is_
 
 async def test_an_address_where_no_server_is_says_so_of_both_transports() -> None:
     async with serving(Web().app()) as port, connected(port, "/nothing") as server:
-        assert server.state.reason.startswith("it speaks neither streamable HTTP (")
+        assert server.state.reason.startswith("it supports neither streamable HTTP (")
         assert "404" in server.state.reason
         assert server.state.failure is Failure.NO_ENDPOINT

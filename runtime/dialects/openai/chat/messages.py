@@ -152,7 +152,7 @@ def _image(url: str, path: str) -> Attachment:
     if url.startswith("data:"):
         mime_type, data = _data_uri(url, path)
         if not mime_type.startswith("image/"):
-            raise InvalidRequest(f"{path}: {mime_type} is no image", path)
+            raise InvalidRequest(f"{path}: {mime_type} is not an image type", path)
         return Attachment("image", mime_type, data=data)
     if not url.startswith(("https://", "http://")) or len(url) > _LONGEST_URL:
         raise InvalidRequest(f"{path}: must be an http(s) address or a data URI", path)

@@ -75,7 +75,7 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
 def _refuse(value: dict[str, Any]) -> None:
     for name, refusal in REFUSED.items():
         if name in value and refusal.is_used(value[name]):
-            raise UnsupportedParameter(f"{name} is not served; leave it out: {refusal.words}", name)
+            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
     refuse_of_tools(value.get("tools"))
 
 
@@ -84,11 +84,11 @@ def _choices(wire: ChatBody, session_id: str | None, key: str | None) -> int:
     if (n := wire.n or 1) == 1:
         return n
     if session_id is not None:
-        raise InvalidRequest("n: a session has one answer to a turn; leave out session_id, or n", "n")
+        raise InvalidRequest("n: a session keeps one answer per turn; leave out session_id or n", "n")
     if key is not None:
-        raise InvalidRequest("n: an Idempotency-Key is for one answer", "n")
+        raise InvalidRequest("n: an Idempotency-Key covers one answer; leave out the header or n", "n")
     if any(tool.type == "mcp" for tool in wire.tools or ()):
-        raise InvalidRequest("n: tools of servers are off where several answers are asked for", "n")
+        raise InvalidRequest("n: server tools cannot be used with several answers", "n")
     return n
 
 
@@ -96,7 +96,7 @@ def _logprobs(wire: ChatBody) -> int | None:
     if wire.logprobs:
         return wire.top_logprobs or 0
     if wire.top_logprobs:
-        raise InvalidRequest("top_logprobs: comes with logprobs: true", "top_logprobs")
+        raise InvalidRequest("top_logprobs: requires logprobs: true", "top_logprobs")
     return None
 
 
@@ -105,7 +105,7 @@ def _max_tokens(wire: ChatBody) -> int | None:
     given = {name: getattr(wire, name) for name in ("max_completion_tokens", "max_tokens")}
     limits = {value for value in given.values() if value is not None}
     if len(limits) > 1:
-        raise InvalidRequest("max_tokens and max_completion_tokens differ; give one", "max_tokens")
+        raise InvalidRequest("max_tokens and max_completion_tokens differ; give only one", "max_tokens")
     limit = limits.pop() if limits else -1
     if limit == 0:
         param = next(name for name, value in given.items() if value == 0)

@@ -80,10 +80,10 @@ class RunStatesAnswer(Shape):
 class RunFields(Shape):
     """What stock clients do not know: the session, the server's tool calls, and how the run stands."""
 
-    session_id: str | None = Field(default=None, description="The conversation; send it to go on with it.")
+    session_id: str | None = Field(default=None, description="The session; send it to continue the conversation.")
     agentic_tool_calls: list[ServerCallAnswer] = Field(default=[])
     tenuto: RunStateAnswer | RunStatesAnswer | None = Field(
-        default=None, description="How the run stands, and what a paused one waits for."
+        default=None, description="The run's state, and what a paused run is waiting for."
     )
 
 
@@ -199,7 +199,9 @@ class ApprovalFields(Shape):
     session_id: str
     round: int
     tool: AskedTool
-    arguments: JsonValue = Field(description="An object where they are one, else the text that the model wrote.")
+    arguments: JsonValue = Field(
+        description="An object if they parse as one, otherwise the text as the model wrote it."
+    )
     expires_at: float
 
 

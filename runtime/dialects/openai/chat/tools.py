@@ -45,12 +45,14 @@ def read_tools(wire: ChatBody) -> ToolSelection:
                 client[spec.name] = spec
                 size += len(spec.description) + len(to_json(spec.parameters))
                 if size > MOST_TOOL_BYTES:
-                    raise InvalidRequest(f"tools: descriptions and schemas may have {MOST_TOOL_BYTES} bytes", "tools")
+                    raise InvalidRequest(
+                        f"tools: descriptions and schemas take more than {MOST_TOOL_BYTES} bytes", "tools"
+                    )
             case "mcp":
                 label, allowed = _server(tool, servers, path)
                 servers[label] = allowed
             case other:
-                raise UnsupportedParameter(f"{path}.type: tools of type {other!r} are not served", f"{path}.type")
+                raise UnsupportedParameter(f"{path}.type: tools of type {other!r} are not supported", f"{path}.type")
     choice, only, allowed_names = _choice(wire.tool_choice)
     selection = ToolSelection(
         given=wire.tools is not None,

@@ -43,10 +43,10 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
     value = parse_object(body)
     for name, refusal in REFUSED.items():
         if refusal.is_used(value.get(name)):
-            raise UnsupportedParameter(f"{name} is not served; leave it out: {refusal.words}", name)
+            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
     wire = validate(CompletionBody, value)
     if wire.echo and wire.logprobs is not None:
-        raise UnsupportedParameter("logprobs: those of the prompt are not told; leave out echo or logprobs", "logprobs")
+        raise UnsupportedParameter("logprobs: not available for the prompt; leave out echo or logprobs", "logprobs")
     n = wire.n or 1
     if len(wire.prompt) * n > MOST_COMPLETIONS:
         raise InvalidRequest(f"prompt: {len(wire.prompt)} times {n} texts are more than {MOST_COMPLETIONS}", "prompt")
@@ -83,7 +83,7 @@ def _echo(codec: Codec, prompt: str | list[int]) -> str:
         return prompt
     size = codec.info.vocabulary
     if max(prompt) >= size:
-        raise InvalidRequest(f"prompt: there is no token {max(prompt)}; the model has 0 to {size - 1}", "prompt")
+        raise InvalidRequest(f"prompt: there is no token {max(prompt)}; token ids go from 0 to {size - 1}", "prompt")
     return codec.detokenize(prompt)
 
 

@@ -48,7 +48,7 @@ SERVED: dict[str, str] = {
     "prompt": f"a string, token ids, or a list of either; at most {MOST_COMPLETIONS} texts, prompts times `n`",
     "stream": "as for chat",
     "stream_options": "as for chat",
-    "max_tokens": f"{DEFAULT_TOKENS} where absent; -1: as many as fit",
+    "max_tokens": f"{DEFAULT_TOKENS} if absent; -1: as many as fit the context",
     "temperature": "as for chat",
     "top_p": "as for chat",
     "top_k": "as for chat",
@@ -61,8 +61,8 @@ SERVED: dict[str, str] = {
     "repeat_penalty": "as for chat",
     "logit_bias": "as for chat",
     "n": f"1 to {MOST_CHOICES} texts for each prompt",
-    "echo": "the prompt stands before the text",
-    "logprobs": f"0 to {MOST_TOP_LOGPROBS}: those of the new tokens, in the older form; not with `echo`",
+    "echo": "returns the prompt before the text",
+    "logprobs": f"0 to {MOST_TOP_LOGPROBS}: for the new tokens, in the older format; not with `echo`",
 }
 
 IGNORED: dict[str, str] = {"user": "raw completions belong to no session"}
@@ -77,11 +77,11 @@ def _given(value: Any) -> bool:
 
 
 REFUSED: dict[str, Refusal] = {
-    "suffix": Refusal(_given, "the model does not fill in the middle of a text"),
-    "best_of": Refusal(_not_one, "no text is thrown away; ask for n of them"),
+    "suffix": Refusal(_given, "filling in the middle is not implemented"),
+    "best_of": Refusal(_not_one, "use `n`; every text is returned"),
     "session_id": Refusal(_given, "sessions are for /v1/chat/completions"),
     "tools": Refusal(_given, "tools are for /v1/chat/completions"),
-    "response_format": Refusal(_given, "it is for /v1/chat/completions"),
-    "grammar": Refusal(_given, "a raw text is held to no form"),
+    "response_format": Refusal(_given, "response formats are for /v1/chat/completions"),
+    "grammar": Refusal(_given, "raw completions cannot be constrained"),
 }
 """Fields that would change the answer and are not served."""
