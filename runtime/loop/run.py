@@ -26,7 +26,8 @@ from tenuto.sessions.records import PauseRecord, RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
 
-_NUMBERS_A_SECOND = 1000
+_NUMBERS_A_SECOND = 100_000
+"""More than a run can tell, so that those of one process end before those of the next begin."""
 STOP_S = 60.0
 """How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
 

@@ -173,7 +173,11 @@ def test_what_is_no_request_is_told_with_the_field(
 
 def test_a_body_that_is_too_large_is_refused(as_ada: httpx.Client) -> None:
     status, error = send(as_ada, b'{"messages":"' + b"a" * 20_000)
-    assert (status, error["code"], error["message"]) == (413, "body_too_large", "the body is larger than 20000 bytes")
+    assert (status, error["code"], error["message"]) == (
+        413,
+        "body_too_large",
+        "the body is larger than 20000 bytes, which is the setting max_body_bytes",
+    )
     still_serves(as_ada)
 
 
