@@ -77,28 +77,28 @@ $(VENV)/.python:
 	  echo "python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.llama: $(VENV)/.python constraints.txt .ci/llama-wheel
+$(VENV)/.llama: $(VENV)/.python constraints.txt .ci/llama-wheel .ci/llama-library.cmake
 	@.ci/llama-wheel $(BIN)/python "$(WHEELS)"
 	@touch $@
 
 $(VENV)/.runtime: $(VENV)/.llama pyproject.toml constraints.txt
 	@echo "tenuto: installing the runtime's packages"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(RUNTIME_EXTRAS)]'
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.runtime
 	@echo "tenuto: installing the clients that the demo uses"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(RUNTIME_EXTRAS),demo]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(RUNTIME_EXTRAS),demo]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "tenuto: installing the packages for checks and tests"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS)]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEV_EXTRAS)]'
 	@touch $@
 
 $(VENV)/.train: $(VENV)/.dev
 	@echo "tenuto: installing the packages for training; PyTorch is large"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --find-links "$(WHEELS)" -c constraints.txt -e '.[$(DEV_EXTRAS),train]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(DEV_EXTRAS),train]'
 	@touch $@
 
 # Take the versions that are installed now as those that everybody gets.
