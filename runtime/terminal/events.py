@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from httpx2 import EventSource, Response, ServerSentEvent
+
 from tenuto.runtime.schema.events import ReasoningAdded, TextAdded, ToolCalling, ToolReturned, read_event
 
 
@@ -43,9 +45,14 @@ class Broke:
 Seen = Said | Calling | Returned | Broke
 
 
-def of_chunks(lines: Iterable[str]) -> Iterator[Seen]:
+def events_in(response: Response) -> EventSource:
+    """The events of a stream that a server of ours sends. They may be of any size: a tool's result is one."""
+    return EventSource(response, max_event_size=None)
+
+
+def of_chunks(events: Iterable[ServerSentEvent]) -> Iterator[Seen]:
     """From the chunks of a chat completions stream."""
-    for data in frames(lines):
+    for data in frames(events):
         if "error" in data:
             yield Broke(str(data["error"].get("message", data["error"])))
         elif data.get("type") == "agentic_tool_call_progress":
@@ -58,9 +65,9 @@ def of_chunks(lines: Iterable[str]) -> Iterator[Seen]:
                 yield Said(delta["content"])
 
 
-def of_events(lines: Iterable[str]) -> Iterator[Seen]:
+def of_events(events: Iterable[ServerSentEvent]) -> Iterator[Seen]:
     """From a run's own events."""
-    for data in frames(lines):
+    for data in frames(events):
         if "error" in data and "type" not in data:
             yield Broke(str(data["error"].get("message", data["error"])))
             continue
@@ -75,17 +82,16 @@ def of_events(lines: Iterable[str]) -> Iterator[Seen]:
                 yield Returned(call.name, status, result)
 
 
-def last_number(lines: Iterable[str]) -> int:
+def last_number(events: Iterable[ServerSentEvent]) -> int:
     """The number of the last event; 0 where there is none."""
-    return max((data.get("number", 0) for data in frames(lines)), default=0)
+    return max((data.get("number", 0) for data in frames(events)), default=0)
 
 
-def frames(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events, each of which is one line here."""
-    for line in lines:
-        text = line.removeprefix("data:").strip() if line.startswith("data:") else ""
-        if text and text != "[DONE]":
-            data = json.loads(text)
+def frames(events: Iterable[ServerSentEvent]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a stream of server-sent events."""
+    for event in events:
+        if event.data and event.data != "[DONE]":
+            data = json.loads(event.data)
             if isinstance(data, dict):
                 yield data
 

@@ -9,7 +9,7 @@ from typing import Any
 from tenuto.errors import TenutoError
 from tenuto.runtime.terminal.client import Refused, Remote, is_missing, session_path
 from tenuto.runtime.terminal.display import ARGUMENTS, Display
-from tenuto.runtime.terminal.events import last_number, of_chunks, of_events
+from tenuto.runtime.terminal.events import events_in, last_number, of_chunks, of_events
 from tenuto.runtime.terminal.words import arguments_of, shortened
 
 NOBODY = "Nobody is there to approve this call."
@@ -107,7 +107,7 @@ class Talk:
             body |= {"session_id": self.session, "session_mode": "append"}
         with self._remote.stream("POST", "/v1/chat/completions", body) as response:
             self._run_id = response.headers["x-tenuto-run-id"]
-            for seen in of_chunks(response.iter_lines()):
+            for seen in of_chunks(events_in(response)):
                 self._display.show(seen)
         return self._rest(self._run_id)
 
@@ -115,7 +115,7 @@ class Talk:
         """Show a run's events from a number on."""
         self._run_id = run_id
         with self._remote.stream("GET", f"/v1/runs/{run_id}/events", after=after) as response:
-            for seen in of_events(response.iter_lines()):
+            for seen in of_events(events_in(response)):
                 self._display.show(seen)
         return self._rest(run_id)
 
@@ -145,7 +145,7 @@ class Talk:
         words = f"{call['name']}({shortened(arguments_of(call['arguments']), ARGUMENTS * 4)})"
         # Where its events stand now, so that only what comes after the decision is shown.
         with self._remote.stream("GET", f"/v1/runs/{run['id']}/events", after=0) as response:
-            number = last_number(response.iter_lines())
+            number = last_number(events_in(response))
         decision = self._decide(words)
         body: dict[str, Any] = {"decision": "approve" if decision.approve else "deny"}
         if decision.message is not None:
