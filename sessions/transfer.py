@@ -14,6 +14,7 @@ from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.notes import NotesFull, expect_room
 from tenuto.sessions.session import Parent, Session
+from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name, expect_within
 from tenuto.sessions.visible import VisibleHistory
 
 VERSION = 1
@@ -40,6 +41,15 @@ class _Ledger(_Model):
     spans: list[list[_Token]]
 
 
+class _Tool(_Model):
+    model_config = ConfigDict(extra="ignore")
+
+    name: Name
+    description: Description
+    parameters: JsonObject
+    strict: bool = True
+
+
 class Document(_Model):
     """What `export` gives and `restore` reads."""
 
@@ -51,7 +61,7 @@ class Document(_Model):
     parent: _Parent | None = None
     items: Annotated[list[Item], Field(max_length=MOST_ITEMS)]
     ledgers: Annotated[list[_Ledger], Field(max_length=MOST_LEDGERS)] = []
-    tools: list[ToolSpec] | None = None
+    tools: Annotated[list[_Tool], Field(max_length=MOST_TOOLS)] | None = None
     notes: dict[str, str] = {}
 
 
@@ -130,6 +140,8 @@ def restore(document: Any, principal: str, id: str) -> Session:
         error = exc.errors(include_url=False, include_context=False)[0]
         path = ".".join(str(part) for part in error["loc"]) or "body"
         raise InvalidRequest(f"{path}: {error['msg']}", path) from exc
+    tools = None if read.tools is None else [ToolSpec(**dict(each)) for each in read.tools]
+    expect_within({f"tools.{index}": tool for index, tool in enumerate(tools or ())})
     session = Session(
         uid=uuid4().hex,
         principal=principal,
@@ -139,7 +151,7 @@ def restore(document: Any, principal: str, id: str) -> Session:
         user=read.user,
         parent=None if read.parent is None else Parent(read.parent.uid, read.parent.at),
         items=list(read.items),
-        server_tools=None if read.tools is None else tuple(read.tools),
+        server_tools=None if tools is None else tuple(tools),
     )
     for index, one in enumerate(read.ledgers):
         path = f"ledgers.{index}"

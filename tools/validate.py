@@ -14,7 +14,7 @@ import jsonschema_rs
 from cachetools import LRUCache
 from jsonschema_rs import RegexOptions, ValidationError
 
-from tenuto.tools.schemas import oversize, subschemas
+from tenuto.sessions.schemas import oversize, subschemas
 
 MAX_PROBLEMS = 5
 MAX_PROBLEM_CHARACTERS = 200

@@ -37,8 +37,8 @@ def sessions(draw: st.DrawFn) -> Session:
     session = Session("u", "alice", "s", draw(st.floats(0, 1e10)), 2.0, items=draw(st.lists(items, max_size=4)))
     session.user = draw(st.none() | words)
     session.parent = draw(st.none() | st.builds(Parent, words, st.integers(0, 9)))
-    spec = st.builds(ToolSpec, words, words, st.just({"type": "object"}), st.booleans())
-    session.server_tools = draw(st.none() | st.lists(spec, max_size=2).map(tuple))
+    spec = st.builds(ToolSpec, st.from_regex(r"\A[a-z_]{1,9}\Z"), words, st.just({"type": "object"}), st.booleans())
+    session.server_tools = draw(st.none() | st.lists(spec, max_size=2, unique_by=lambda tool: tool.name).map(tuple))
     session.notes = draw(st.dictionaries(words, words))
     for name in draw(st.sets(words.filter(bool), max_size=2)):
         ledger = session.ledgers[name] = Ledger(name)
@@ -84,6 +84,39 @@ def test_a_document_that_is_not_ours_is_refused_by_its_place(changes: dict[str, 
     assert raised.value.param is not None
     assert raised.value.param.startswith(path)
     assert path in str(raised.value)
+
+
+def tool(**changes: Any) -> dict[str, Any]:
+    return {"name": "f", "description": "", "parameters": {"type": "object"}} | changes
+
+
+@pytest.mark.parametrize(
+    ("tools", "path", "limit"),
+    [
+        ([tool(name=f"t{number}") for number in range(1001)], "tools", "at most 1000 items"),
+        ([tool(description="d" * 65_537)], "tools.0.description", "at most 65536 characters"),
+        (
+            [tool(name=f"t{number}", description="d" * 60_000) for number in range(40)],
+            "tools",
+            "descriptions and schemas take more than 2097152 bytes",
+        ),
+        (
+            [tool(parameters={"type": "object", "properties": {f"p{number}": {} for number in range(2501)}})],
+            "tools.0.parameters",
+            "an object has 2501 properties; at most 2500 are allowed",
+        ),
+        ([tool(name="a\nb")], "tools.0.name", "match pattern"),
+        ([tool(), tool()], "tools.1.name", "there are two tools named 'f'"),
+    ],
+    ids=["number", "description", "all together", "schema", "name", "twice"],
+)
+def test_tools_that_a_request_could_not_bring_do_not_come_in_with_a_document(
+    tools: list[dict[str, Any]], path: str, limit: str
+) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        restore(document(tools=tools), "alice", "s")
+    assert raised.value.param == path
+    assert limit in str(raised.value)
 
 
 @pytest.mark.parametrize("document", [None, [], "x", {}])

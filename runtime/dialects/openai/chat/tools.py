@@ -3,18 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pydantic_core import to_json
-
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.openai.chat.fields import REFUSED_OF_MCP_TOOLS
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Format, Function, Tool, ToolChoiceBody
-from tenuto.runtime.dialects.openai.schemas import check_schema
 from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
-
-MOST_TOOL_BYTES = 2 << 20
-"""Of all tools of a request together."""
+from tenuto.sessions.schemas import expect_bounded, expect_valid
+from tenuto.sessions.tool_limits import expect_within
 
 
 def refuse_of_tools(tools: Any) -> None:
@@ -35,24 +31,20 @@ def read_tools(wire: ChatBody) -> ToolSelection:
         InvalidRequest: a tool or the choice is wrong; UnsupportedParameter for types that are not served.
     """
     client: dict[str, ToolSpec] = {}
-    size = 0
     servers: dict[str, tuple[str, ...] | None] = {}
     for index, tool in enumerate(wire.tools or ()):
         path = f"tools[{index}]"
         match tool.type:
             case "function":
-                spec = _function(tool.function, client, f"{path}.function")
-                client[spec.name] = spec
-                size += len(spec.description) + len(to_json(spec.parameters))
-                if size > MOST_TOOL_BYTES:
-                    raise InvalidRequest(
-                        f"tools: descriptions and schemas take more than {MOST_TOOL_BYTES} bytes", "tools"
-                    )
+                client[f"{path}.function"] = _function(tool.function, f"{path}.function")
             case "mcp":
                 label, allowed = _server(tool, servers, path)
                 servers[label] = allowed
             case other:
                 raise UnsupportedParameter(f"{path}.type: tools of type {other!r} are not supported", f"{path}.type")
+    expect_within(client)
+    for path, spec in client.items():
+        expect_valid(spec.parameters, f"{path}.parameters")
     choice, only, allowed_names = _choice(wire.tool_choice)
     selection = ToolSelection(
         given=wire.tools is not None,
@@ -99,7 +91,8 @@ def read_format(wire: Format | None) -> ResponseFormat | None:
     path = "response_format.json_schema.schema"
     if wire.json_schema.schema_ is None:
         raise InvalidRequest(f"{path}: field required", path)
-    check_schema(wire.json_schema.schema_, path)
+    expect_bounded(wire.json_schema.schema_, path)
+    expect_valid(wire.json_schema.schema_, path)
     return ResponseFormat("json_schema", wire.json_schema.schema_, strict=wire.json_schema.strict is True)
 
 
@@ -122,15 +115,12 @@ def _refuse_mcp(tool: dict[str, Any], path: str) -> None:
         raise UnsupportedParameter(f"{path}.allowed_tools.read_only is not served", f"{path}.allowed_tools.read_only")
 
 
-def _function(function: Function | None, taken: Collection[str], path: str) -> ToolSpec:
+def _function(function: Function | None, path: str) -> ToolSpec:
     if function is None:
         raise InvalidRequest(f"{path}: field required", path)
-    if function.name in taken:
-        raise InvalidRequest(f"{path}.name: there are two tools named {function.name!r}", f"{path}.name")
     parameters = function.parameters or {"type": "object", "properties": {}}
     if parameters.setdefault("type", "object") != "object":
         raise InvalidRequest(f"{path}.parameters.type: must be 'object'", f"{path}.parameters.type")
-    check_schema(parameters, f"{path}.parameters")
     return ToolSpec(function.name, function.description or "", parameters, function.strict is not False)
 
 

@@ -11,12 +11,10 @@ from pydantic_core import PydanticCustomError
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
+from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
 
 MOST_MESSAGES = 20_000
-MOST_TOOLS = 1_000
-MOST_DESCRIPTION = 64 << 10
-"""Characters that describe a tool."""
 
 
 def _parts(value: Any) -> Any:
@@ -75,7 +73,6 @@ class Part(Wire):
 
 
 Content = Annotated[list[Part], BeforeValidator(_parts, json_schema_input_type=str | list[Part] | None)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
 
 class FunctionCall(Wire):
@@ -112,7 +109,7 @@ class Function(Wire):
     """A tool that the client runs. Strict unless it says no."""
 
     name: Name
-    description: Annotated[str, Field(max_length=MOST_DESCRIPTION)] | None = None
+    description: Description | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 

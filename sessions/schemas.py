@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
+from tenuto.errors import InvalidRequest
+
 MOST_VALUES = 50_000
 MOST_CHARACTERS = 1 << 20
 MOST_DEPTH = 64
@@ -30,9 +32,16 @@ _APPLIED = frozenset(
 _ANYTHING: dict[str, Any] = {}
 
 
-def fault(schema: Mapping[str, Any]) -> str | None:
-    """In words, why this is no schema that can be worked with; None where it is one."""
-    return oversize(schema) or _malformed(schema)
+def expect_bounded(schema: Mapping[str, Any], param: str) -> None:
+    """Raise InvalidRequest, with the limit in its words, where a schema is too large to work with."""
+    if (limit := oversize(schema)) is not None:
+        raise InvalidRequest(f"{param}: the schema is too large: {limit}", param)
+
+
+def expect_valid(schema: Mapping[str, Any], param: str) -> None:
+    """Raise InvalidRequest, with the place in its words, where what is small enough breaks the rules of its draft."""
+    if (problem := _malformed(schema)) is not None:
+        raise InvalidRequest(f"{param}: not a JSON schema: {problem}", param)
 
 
 def oversize(schema: Mapping[str, Any]) -> str | None:
