@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest
+from tenuto.json_bounds import has_at_most
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, validate
-from tenuto.runtime.http.json_bounds import has_at_most
 from tenuto.runtime.http.query import number, switch
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page

@@ -9,8 +9,8 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from tenuto.errors import InvalidRequest, TenutoError
+from tenuto.json_bounds import MOST_VALUES, has_at_most
 from tenuto.runtime.http.disconnect import ClientGone
-from tenuto.runtime.http.json_bounds import MOST_VALUES, has_at_most
 
 
 class Wire(BaseModel):

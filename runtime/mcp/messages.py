@@ -7,7 +7,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.runtime.http.json_bounds import MOST_VALUES, has_at_most
+from tenuto.json_bounds import MOST_VALUES, has_at_most
 
 
 class BoundedMessages:

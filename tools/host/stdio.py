@@ -11,16 +11,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
-import mcp_types
 from anyio.abc import Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
+from tenuto.tools.host.reading import understood
 from tenuto.tools.host.state import Failure
 from tenuto.tools.host.stderr_tail import StderrTail
-from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, received, unsent
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, Incoming, Streams, unsent
 from tenuto.tools.mcp_config import StdioTarget
 
 _GRACE_S = 2.0
@@ -78,7 +78,8 @@ class StdioTransport:
                     cut = buffer.rfind(b"\n", searched)
                     if cut < 0:
                         continue
-                    lines = bytes(buffer[:cut]).split(b"\n")
+                    with memoryview(buffer) as view:
+                        lines = bytes(view[:cut]).split(b"\n")
                     del buffer[: cut + 1]
                     await self._deliver(lines, to_session)
                 self.ending = f"it sent a message over {MAX_MESSAGE_BYTES} bytes"
@@ -92,7 +93,7 @@ class StdioTransport:
         for line in lines:
             if not line.strip():
                 continue
-            message = _message(line)
+            message = await understood(line)
             if message is None:
                 rubbish = True
                 self._tail.add(line + b"\n")
@@ -126,14 +127,6 @@ class StdioTransport:
         if not await _exited(process, _GRACE_S):
             self.ending = "it does not read its input"
             self.ended.set()
-
-
-def _message(line: bytes) -> SessionMessage | None:
-    try:
-        message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:
-        return None
-    return received(message)
 
 
 async def _start(target: StdioTarget) -> Process:

@@ -84,6 +84,15 @@ async def host() -> AsyncIterator[Host]:
     await asyncio.wait_for(owner, 20)
 
 
+def content(*texts: str) -> str:
+    """A result of text parts, as JSON; the texts are JSON's already."""
+    return '{"content": [' + ",".join(f'{{"type": "text", "text": "{text}"}}' for text in texts) + "]}"
+
+
+def unread(why: str) -> ToolResult:
+    return ToolResult(f"Error: the answer cannot be read: {why}", is_error=True)
+
+
 def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
@@ -258,6 +267,25 @@ async def test_a_servers_own_error_is_not_the_end_of_its_connection_whatever_its
         await gruff.settled()
         assert await gruff.call("good", {}, CONTEXT) == ToolResult("Error: Connection closed", is_error=True)
         assert (gruff.state.status, gruff.state.restarts) == (Status.READY, 0)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (content(r"cut \ud83d"), ToolResult("cut \N{REPLACEMENT CHARACTER}")),
+        (content(*["y"] * 1001), unread("it has 1001 parts of content, of which there may be 1000")),
+        (f'{{"structuredContent": [{"0," * 50_000}0]}}', unread("it has more than 50000 JSON values")),
+        ("7", unread("it is not a JSON-RPC message")),
+    ],
+    ids=["half a character", "many parts", "many values", "no result"],
+)
+async def test_an_answer_that_cannot_be_read_ends_its_call_at_once_by_saying_why(result: str, said: ToolResult) -> None:
+    async with Host([config("careless", "raw.py", "careless")]) as host:
+        (careless,) = host.servers
+        await careless.settled()
+        with anyio.fail_after(10):
+            assert await careless.call("good", {"result": result}, CONTEXT) == said
+            assert await careless.call("good", {"result": content("well")}, CONTEXT) == ToolResult("well")
 
 
 async def test_why_a_program_does_not_become_a_server_is_told_apart(tmp_path: Path) -> None:

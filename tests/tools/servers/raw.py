@@ -2,8 +2,8 @@
 
 Its first argument says what is odd: `strict` exits on a message before initialize, `rubbish` floods both outputs,
 `malformed` lists tools that are none, `mute` never answers, `endless` sends a line without an end, `stubborn` does
-not end when it is told to, `gruff` answers calls with an error of the SDK's own code. A second argument names a file
-to which the process's id is written.
+not end when it is told to, `gruff` answers calls with an error of the SDK's own code, `careless` answers them with the
+result that the call brings as text. A second argument names a file to which the process's id is written.
 """
 
 import json
@@ -53,6 +53,10 @@ for line in sys.stdin:
         say({"id": number, "result": {"tools": MALFORMED if odd == "malformed" else [GOOD]}})
     elif method == "tools/call" and odd == "gruff":
         say({"id": number, "error": {"code": -32000, "message": "Connection closed", "data": {"tenuto": "unsent"}}})
+    elif method == "tools/call" and odd == "careless":
+        result = message["params"]["arguments"]["result"]
+        sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}\n')
+        sys.stdout.flush()
     elif method == "tools/call":
         say({"id": number, "result": {"content": [{"type": "text", "text": "well"}]}})
     elif odd == "strict":
