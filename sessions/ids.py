@@ -1,11 +1,18 @@
-"""What may name a session: its client may choose the id."""
+"""What may name a session, and whom it is for: clients choose both."""
 
 import re
+from typing import Annotated
+
+from pydantic import Field
 
 from tenuto.errors import InvalidRequest
 
 PATTERN = "^[A-Za-z0-9._-]{1,128}$"
 """The form of an id, as JSON schemas have it."""
+
+MOST_USER_CHARACTERS = 512
+"""Of a session's user, whom every list of sessions names."""
+User = Annotated[str, Field(max_length=MOST_USER_CHARACTERS)]
 
 _FORM = re.compile(PATTERN[1:-1])  # `$` would let a line break follow
 

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from tenuto.errors import InvalidRequest
+from tenuto.sessions.ids import User, checked_session_id
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.ledger import Ledger
-from tenuto.sessions.notes import NotesFull, expect_room
+from tenuto.sessions.notes import NotesFull, expect_room, fault
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name, expect_within
 from tenuto.sessions.visible import VisibleHistory
@@ -20,6 +21,8 @@ from tenuto.sessions.visible import VisibleHistory
 VERSION = 1
 MOST_ITEMS = 20_000
 MOST_LEDGERS = 16
+MOST_NAME_CHARACTERS = 128
+"""Of the names that are ours: a session's id, and a codec's fingerprint."""
 PAGE = 512
 
 T = TypeVar("T")
@@ -37,7 +40,7 @@ class _Parent(_Model):
 
 
 class _Ledger(_Model):
-    fingerprint: Annotated[str, Field(min_length=1)]
+    fingerprint: Annotated[str, Field(min_length=1, max_length=MOST_NAME_CHARACTERS)]
     spans: list[list[_Token]]
 
 
@@ -54,10 +57,10 @@ class Document(_Model):
     """What `export` gives and `restore` reads."""
 
     version: Literal[1]
-    id: str | None = None
+    id: Annotated[str, Field(max_length=MOST_NAME_CHARACTERS)] | None = None
     created_at: float
     updated_at: float
-    user: str | None = None
+    user: User | None = None
     parent: _Parent | None = None
     items: Annotated[list[Item], Field(max_length=MOST_ITEMS)]
     ledgers: Annotated[list[_Ledger], Field(max_length=MOST_LEDGERS)] = []
@@ -140,8 +143,8 @@ def restore(document: Any, principal: str, id: str) -> Session:
         error = exc.errors(include_url=False, include_context=False)[0]
         path = ".".join(str(part) for part in error["loc"]) or "body"
         raise InvalidRequest(f"{path}: {error['msg']}", path) from exc
-    tools = None if read.tools is None else [ToolSpec(**dict(each)) for each in read.tools]
-    expect_within({f"tools.{index}": tool for index, tool in enumerate(tools or ())})
+    if read.parent is not None:
+        checked_session_id(read.parent.uid, "parent.uid")
     session = Session(
         uid=uuid4().hex,
         principal=principal,
@@ -151,22 +154,42 @@ def restore(document: Any, principal: str, id: str) -> Session:
         user=read.user,
         parent=None if read.parent is None else Parent(read.parent.uid, read.parent.at),
         items=list(read.items),
-        server_tools=None if tools is None else tuple(tools),
+        server_tools=None if read.tools is None else _tools(read.tools),
+        ledgers=_ledgers(read),
+        notes=_notes(read),
     )
-    for index, one in enumerate(read.ledgers):
-        path = f"ledgers.{index}"
-        if one.fingerprint in session.ledgers:
-            raise InvalidRequest(f"{path}: there are two ledgers {one.fingerprint!r}", path)
-        if len(one.spans) > len(session.items):
-            raise InvalidRequest(f"{path}: there are {len(one.spans)} spans for {len(session.items)} items", path)
-        ledger = session.ledgers[one.fingerprint] = Ledger(one.fingerprint)
-        for span in one.spans:
-            ledger.append(span)
-    for key, text in read.notes.items():
-        try:
-            expect_room(session.notes, key, text)
-        except NotesFull as exc:
-            raise InvalidRequest(f"notes: {exc}", "notes") from None
-        session.notes[key] = text
     session.history.follow(session.items)  # here, where the session is made, and not when it is first used
     return session
+
+
+def _tools(read: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
+    tools = tuple(ToolSpec(**dict(each)) for each in read)
+    expect_within({f"tools.{index}": tool for index, tool in enumerate(tools)})
+    return tools
+
+
+def _ledgers(read: Document) -> dict[str, Ledger]:
+    ledgers: dict[str, Ledger] = {}
+    for index, one in enumerate(read.ledgers):
+        path = f"ledgers.{index}"
+        if one.fingerprint in ledgers:
+            raise InvalidRequest(f"{path}: there are two ledgers {one.fingerprint!r}", path)
+        if len(one.spans) > len(read.items):
+            raise InvalidRequest(f"{path}: there are {len(one.spans)} spans for {len(read.items)} items", path)
+        ledger = ledgers[one.fingerprint] = Ledger(one.fingerprint)
+        for span in one.spans:
+            ledger.append(span)
+    return ledgers
+
+
+def _notes(read: Document) -> dict[str, str]:
+    notes: dict[str, str] = {}
+    for key, text in read.notes.items():
+        if (problem := fault(key, text)) is not None:
+            raise InvalidRequest(f"notes: {problem}", "notes")
+        try:
+            expect_room(notes, key, text)
+        except NotesFull as exc:
+            raise InvalidRequest(f"notes: {exc}", "notes") from None
+        notes[key] = text
+    return notes

@@ -288,6 +288,21 @@ def test_both_names_of_a_user_narrow_the_match() -> None:
     assert turn(user="a", safety_identifier="b").user not in ("a", "b", None)
 
 
+@pytest.mark.parametrize(
+    ("names", "param"),
+    [
+        ({"user": "u" * 513}, "user"),
+        ({"safety_identifier": "u" * 513}, "safety_identifier"),
+        ({"user": "u" * 300, "safety_identifier": "v" * 300}, "user"),
+    ],
+)
+def test_the_name_of_a_user_has_a_limit(names: dict[str, str], param: str) -> None:
+    assert turn(user="u" * 512).user == "u" * 512
+    with pytest.raises(InvalidRequest, match="at most 512 characters") as raised:
+        turn(**names)
+    assert raised.value.param == param
+
+
 def test_an_idempotency_key_comes_with_a_digest_of_the_whole_request() -> None:
     key = {"idempotency-key": "k"}
     first, same, other = turn(key), turn(key), turn(key, seed=1)

@@ -14,6 +14,7 @@ from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.transfer import export, restore
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+identifiers = st.from_regex(r"\A[a-z_]{1,9}\Z")
 calls = st.lists(st.builds(ToolCall, words, words, words, st.booleans()), max_size=2).map(tuple)
 items = st.one_of(
     st.builds(SystemItem, words),
@@ -36,10 +37,10 @@ items = st.one_of(
 def sessions(draw: st.DrawFn) -> Session:
     session = Session("u", "alice", "s", draw(st.floats(0, 1e10)), 2.0, items=draw(st.lists(items, max_size=4)))
     session.user = draw(st.none() | words)
-    session.parent = draw(st.none() | st.builds(Parent, words, st.integers(0, 9)))
-    spec = st.builds(ToolSpec, st.from_regex(r"\A[a-z_]{1,9}\Z"), words, st.just({"type": "object"}), st.booleans())
+    session.parent = draw(st.none() | st.builds(Parent, identifiers, st.integers(0, 9)))
+    spec = st.builds(ToolSpec, identifiers, words, st.just({"type": "object"}), st.booleans())
     session.server_tools = draw(st.none() | st.lists(spec, max_size=2, unique_by=lambda tool: tool.name).map(tuple))
-    session.notes = draw(st.dictionaries(words, words))
+    session.notes = draw(st.dictionaries(words.map(lambda key: "".join(key.split())).filter(bool), words))
     for name in draw(st.sets(words.filter(bool), max_size=2)):
         ledger = session.ledgers[name] = Ledger(name)
         for span in draw(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=3), max_size=len(session.items))):
@@ -76,6 +77,16 @@ def document(**changes: Any) -> dict[str, Any]:
         ({"parent": {"uid": "u", "at": 2**31}}, "parent.at"),
         ({"notes": {"a": 1}}, "notes.a"),
         ({"approved": ["everything"]}, "approved"),
+        ({"id": "i" * 129}, "id"),
+        ({"user": "u" * 513}, "user"),
+        ({"parent": {"uid": "u" * 129, "at": 1}}, "parent.uid"),
+        ({"parent": {"uid": "a/b", "at": 1}}, "parent.uid"),
+        ({"ledgers": [{"fingerprint": "f" * 129, "spans": []}]}, "ledgers.0.fingerprint"),
+        ({"notes": {"": "text"}}, "notes"),
+        ({"notes": {"a\nb": "text"}}, "notes"),
+        ({"notes": {" a": "text"}}, "notes"),
+        ({"notes": {"k" * 101: "text"}}, "notes"),
+        ({"notes": {"k": "t" * 20_001}}, "notes"),
     ],
 )
 def test_a_document_that_is_not_ours_is_refused_by_its_place(changes: dict[str, Any], path: str) -> None:

@@ -3,9 +3,8 @@
 from collections import defaultdict
 
 from tenuto.errors import NotFound
-from tenuto.sessions.notes import MOST_NOTES, expect_room
+from tenuto.sessions.notes import MOST_KEY_CHARACTERS, MOST_NOTES, MOST_TEXT_CHARACTERS, expect_room
 from tenuto.tools.builtin import Notes
-from tenuto.tools.builtin.notes import MAX_KEY_CHARACTERS, MAX_TEXT_CHARACTERS
 from tenuto.tools.spec import CallContext, ToolResult
 
 
@@ -74,9 +73,9 @@ async def test_sessions_and_principals_do_not_see_each_other_s_notes() -> None:
 
 async def test_keys_texts_and_their_number_are_bounded() -> None:
     notes = Notes(MemoryKeeper())
-    for key in ("", "  ", "two\nlines", "k" * (MAX_KEY_CHARACTERS + 1)):
+    for key in ("", "  ", "two\nlines", "k" * (MOST_KEY_CHARACTERS + 1)):
         assert (await put(notes, key, "text")).is_error
-    assert (await put(notes, "k", "t" * (MAX_TEXT_CHARACTERS + 1))).is_error
+    assert (await put(notes, "k", "t" * (MOST_TEXT_CHARACTERS + 1))).is_error
     for number in range(MOST_NOTES):
         assert not (await put(notes, str(number), "text")).is_error
     full = await put(notes, "one more", "text")
@@ -87,7 +86,7 @@ async def test_keys_texts_and_their_number_are_bounded() -> None:
 
 async def test_notes_that_are_too_many_bytes_already_may_be_shortened() -> None:
     keeper = MemoryKeeper()
-    keeper.books["s1"] = {str(number): "t" * MAX_TEXT_CHARACTERS for number in range(60)}
+    keeper.books["s1"] = {str(number): "t" * MOST_TEXT_CHARACTERS for number in range(60)}
     notes = Notes(keeper)
     refused = await put(notes, "one more", "text")
     assert refused.is_error

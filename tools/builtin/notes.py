@@ -4,12 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from tenuto.errors import TenutoError
-from tenuto.sessions.notes import NotesFull
+from tenuto.sessions.notes import MOST_KEY_CHARACTERS, NotesFull, fault
 from tenuto.tools.builtin.answers import READ_ONLY, failure, no_such_tool, tool
 from tenuto.tools.spec import Annotations, CallContext, Tool, ToolResult
-
-MAX_KEY_CHARACTERS = 100
-MAX_TEXT_CHARACTERS = 20_000
 
 
 class NotesKeeper(Protocol):
@@ -55,10 +52,8 @@ class Notes:
         return no_such_tool(self.name, name, self._tools)
 
     async def _put(self, context: CallContext, key: str, text: str) -> ToolResult:
-        if not key or "\n" in key or len(key) > MAX_KEY_CHARACTERS:
-            return failure(f"a note's key is one line of 1 to {MAX_KEY_CHARACTERS} characters")
-        if len(text) > MAX_TEXT_CHARACTERS:
-            return failure(f"the text has {len(text)} characters; a note takes {MAX_TEXT_CHARACTERS}")
+        if (problem := fault(key, text)) is not None:
+            return failure(problem)
         await self._keeper.put(context.principal, context.session, _encodable(key), _encodable(text))
         return ToolResult("saved")
 
@@ -67,7 +62,7 @@ class Notes:
         if _encodable(key) in notes:
             return ToolResult(notes[_encodable(key)])
         known = f"the notes are {_listing(notes)}" if notes else "there are no notes"
-        return failure(f"there is no note {key[:MAX_KEY_CHARACTERS]!r}; {known}")
+        return failure(f"there is no note {key[:MOST_KEY_CHARACTERS]!r}; {known}")
 
 
 def _encodable(text: str) -> str:

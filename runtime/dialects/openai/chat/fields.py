@@ -7,6 +7,7 @@ from typing import Any
 
 from tenuto.runtime.dialects.openai.refusals import Refusal
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS
+from tenuto.sessions.ids import MOST_USER_CHARACTERS
 
 SERVED: dict[str, str] = {
     "model": "an id from `/v1/models`; if absent or `default`, the first model",
@@ -33,7 +34,7 @@ SERVED: dict[str, str] = {
     "tools": "`function`: run by the client; `mcp` with `server_label`: run by the server",
     "tool_choice": "`none`, `auto`, `required`, one function, `allowed_tools`",
     "parallel_tool_calls": "false: at most one call per round",
-    "user": "narrows which session a request without `session_id` continues",
+    "user": f"narrows which session a request without `session_id` continues; up to {MOST_USER_CHARACTERS} characters",
     "safety_identifier": "the same as `user`",
     "store": "false: the session is kept in memory only",
     "session_id": "the session to continue; created if it does not exist. The header `X-Session-Id` does the same",

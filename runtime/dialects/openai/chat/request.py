@@ -13,7 +13,7 @@ from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
-from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.ids import MOST_USER_CHARACTERS, checked_session_id
 from tenuto.sessions.principal import Principal
 
 SESSION_HEADER = "x-session-id"
@@ -115,7 +115,11 @@ def _max_tokens(wire: ChatBody) -> int | None:
 
 def _user(wire: ChatBody) -> str | None:
     """Both fields name who a session is for: where both are given, both must fit."""
-    return "\n".join(name for name in (wire.safety_identifier, wire.user) if name) or None
+    user = "\n".join(name for name in (wire.safety_identifier, wire.user) if name)
+    if len(user) > MOST_USER_CHARACTERS:
+        message = f"user: with safety_identifier, it should have at most {MOST_USER_CHARACTERS} characters"
+        raise InvalidRequest(message, "user")
+    return user or None
 
 
 def _session_id(of_body: str | None, of_header: str | None) -> str | None:

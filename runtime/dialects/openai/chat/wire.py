@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
+from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
 
@@ -193,8 +194,8 @@ class ChatBody(SamplingFields):
     ] = None
     parallel_tool_calls: bool | None = None
 
-    user: str | None = None
-    safety_identifier: str | None = None
+    user: User | None = None
+    safety_identifier: User | None = None
     store: bool | None = None
     metadata: dict[str, str] | None = None
 
