@@ -299,7 +299,7 @@ def test_both_names_of_a_user_narrow_the_match() -> None:
 def test_the_name_of_a_user_has_a_limit(names: dict[str, str], param: str) -> None:
     assert turn(user="u" * 512).user == "u" * 512
     with pytest.raises(InvalidRequest, match="at most 512 characters") as raised:
-        turn(**names)
+        read({"messages": HELLO, **names})
     assert raised.value.param == param
 
 
