@@ -9,8 +9,10 @@ from http import HTTPStatus
 from typing import Any
 
 import httpx2
-from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
+from mcp_types import JSONRPCError
 
+from tenuto.tools.host.event_stream import is_event_stream, with_readable_events
+from tenuto.tools.host.reading import readable, unreadable
 from tenuto.tools.host.state import Failure
 from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
 
@@ -38,7 +40,8 @@ class Wire(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send it. Of a message that is posted, what goes wrong is told in the response."""
         if request.method != "POST":
-            return await super().send(request, stream=stream, **options)
+            response = await super().send(request, stream=stream, **options)
+            return with_readable_events(response, None) if stream and is_event_stream(response) else response
         method, number = _read(request)
         try:
             response = await super().send(request, stream=True, **options)
@@ -51,6 +54,8 @@ class Wire(httpx2.AsyncClient):
             response = await self._looked_at(request, response, method, number)
         if _is_json(response) and not response.is_stream_consumed:
             return await _with_body(request, response, number)
+        if stream and is_event_stream(response):
+            return with_readable_events(response, number)
         if not stream:
             await response.aread()
         return response
@@ -101,15 +106,16 @@ async def _with_body(request: httpx2.Request, response: httpx2.Response, number:
         async for piece in response.aiter_raw():
             content += piece
             if len(content) > MAX_MESSAGE_BYTES:
-                reason = f"the answer is larger than {MAX_MESSAGE_BYTES} bytes"
-                error = ErrorData(code=INTERNAL_ERROR, message=reason)
-                failed = None if number is None else JSONRPCError(jsonrpc="2.0", id=number, error=error)
-                return _answer(request, failed)
+                why = f"it has more than {MAX_MESSAGE_BYTES} bytes"
+                return _answer(request, None if number is None else unreadable(number, why))
     except httpx2.TransportError as exc:
         return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
     finally:
         await response.aclose()
-    return httpx2.Response(response.status_code, headers=response.headers, content=bytes(content), request=request)
+    status, body = response.status_code, bytes(content)
+    if number is not None:
+        body = await readable(body, number if status < HTTPStatus.BAD_REQUEST else None) or b""
+    return httpx2.Response(status, headers=response.headers, content=body, request=request)
 
 
 def _answer(request: httpx2.Request, error: JSONRPCError | None, status: int = 503) -> httpx2.Response:

@@ -1,7 +1,8 @@
 """Messages as servers write them: bounded, read in a thread where large, and answered where they cannot be read."""
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import anyio.to_thread
 from mcp.shared.message import SessionMessage
@@ -40,6 +41,9 @@ _HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2
 _LONE = re.compile(_HIGH + rb"(?!" + _LOW + rb")|(?<!" + _HIGH.replace(b"{2}", b"[0-9a-fA-F]") + rb")" + _LOW)
 
 
+T = TypeVar("T")
+
+
 class _Unreadable(Exception):
     """Why a message cannot be read, in words."""
 
@@ -49,9 +53,15 @@ async def understood(data: bytes) -> SessionMessage | None:
 
     An answer that cannot be read is an error that says so, and answers the same request: nobody waits for it in vain.
     """
-    if len(data) < LARGE_BYTES:
-        return _understood(data)
-    return await anyio.to_thread.run_sync(_understood, data)
+    return await _done(_understood, data, None)
+
+
+async def readable(data: bytes, request: RequestId | None = None) -> bytes | None:
+    """What a server wrote, as text that the SDK can read itself at little cost; None where it is no message.
+
+    `request` is the one that is answered by what cannot be read and shows no id.
+    """
+    return await _done(_readable, data, request)
 
 
 def unreadable(request: RequestId, why: str) -> JSONRPCError:
@@ -60,12 +70,26 @@ def unreadable(request: RequestId, why: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request, error=error)
 
 
-def _understood(data: bytes) -> SessionMessage | None:
+async def _done(read: Callable[[bytes, RequestId | None], T], data: bytes, request: RequestId | None) -> T:
+    if len(data) < LARGE_BYTES:
+        return read(data, request)
+    return await anyio.to_thread.run_sync(read, data, request)
+
+
+def _understood(data: bytes, request: RequestId | None) -> SessionMessage | None:
     try:
         return received(_read(data))
     except _Unreadable as exc:
-        message = _in_place_of(data, str(exc))
+        message = _in_place_of(data, str(exc), request)
         return None if message is None else SessionMessage(message)
+
+
+def _readable(data: bytes, request: RequestId | None) -> bytes | None:
+    try:
+        message: JSONRPCMessage | None = _read(data)
+    except _Unreadable as exc:
+        message = _in_place_of(data, str(exc), request)
+    return None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def _read(data: bytes) -> JSONRPCMessage:
@@ -103,16 +127,14 @@ def _whole(data: bytes) -> bytes:
     return _LONE.sub(rb"\\ufffd", text).replace(b"\0", rb"\\").decode(errors="replace").encode()
 
 
-def _in_place_of(data: bytes, why: str) -> JSONRPCMessage | None:
+def _in_place_of(data: bytes, why: str, request: RequestId | None) -> JSONRPCMessage | None:
     """What stands for a message that is not read: an error for an answer, the bare request for a request."""
     members = _envelope(data)
-    request = members.get(b"id")
-    if not isinstance(request, str | int):
-        return None
-    method = members.get(b"method")
+    id, method = members.get(b"id"), members.get(b"method")
     if isinstance(method, str):
-        return JSONRPCRequest(jsonrpc="2.0", id=request, method=method)
-    return unreadable(request, why)
+        return JSONRPCRequest(jsonrpc="2.0", id=id, method=method) if isinstance(id, str | int) else None
+    answered = id if isinstance(id, str | int) else request
+    return None if answered is None else unreadable(answered, why)
 
 
 def _envelope(data: bytes) -> dict[bytes, Any]:

@@ -25,6 +25,10 @@ async def connected(port: int, path: str = "/mcp", kind: HttpKind = "auto") -> A
         yield host.servers[0]
 
 
+def unread(why: str) -> ToolResult:
+    return ToolResult(f"Error: the answer cannot be read: {why}", is_error=True)
+
+
 @pytest.mark.parametrize("status", [404, 400])
 async def test_a_forgotten_session_is_begun_anew_and_the_call_is_made_once(status: int) -> None:
     web = Web(forgotten_status=status)
@@ -101,8 +105,39 @@ async def test_an_answer_that_is_too_large_is_an_error_that_the_model_reads(monk
     async with serving(web.app()) as port, connected(port) as server:
         result = await server.call("large", {}, CONTEXT)
         assert result.is_error
-        assert "the answer is larger than 100000 bytes" in result.text
+        assert "the answer cannot be read: it has more than 100000 bytes" in result.text
         assert await server.call("echo", {}, CONTEXT) == ToolResult("echo")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (r'{"content": [{"type": "text", "text": "cut \ud83d"}]}', ToolResult("cut \N{REPLACEMENT CHARACTER}")),
+        ('{"content": [' + "0," * 1000 + "0]}", unread("it has 1001 parts of content, of which there may be 1000")),
+        (f'{{"structuredContent": [{"0," * 50_000}0]}}', unread("it has more than 50000 JSON values")),
+        ("7", unread("it is not a JSON-RPC message")),
+    ],
+    ids=["half a character", "many parts", "many values", "no result"],
+)
+async def test_an_answer_that_cannot_be_read_is_an_error_that_says_why(
+    result: str, said: ToolResult, streamed: bool
+) -> None:
+    async with serving(Web().app()) as port, connected(port) as server:
+        assert await server.call("raw", {"result": result, "streamed": streamed}, CONTEXT) == said
+        assert await server.call("echo", {}, CONTEXT) == ToolResult("echo")
+
+
+async def test_an_answer_over_the_older_transport_that_cannot_be_read_is_an_error_that_says_why() -> None:
+    older = MCPServer("older")
+
+    @older.tool(structured_output=False)
+    def many() -> list[str]:
+        return ["y"] * 1001
+
+    async with serving(older.sse_app(host="127.0.0.1")) as port, connected(port, "/sse") as server:
+        said = unread("it has 1001 parts of content, of which there may be 1000")
+        assert await server.call("many", {}, CONTEXT) == said
 
 
 @pytest.mark.parametrize("kind", ["auto", "sse"])

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-TOOLS = ("echo", "cut", "cut_once", "wrong", "refused", "large")
+TOOLS = ("echo", "cut", "cut_once", "wrong", "refused", "large", "raw")
 FORGOTTEN = {
     404: JSONResponse({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Who are you?"}}, 404),
     400: JSONResponse(
@@ -82,6 +82,8 @@ class Web:
                 return JSONResponse(_error(None, -32600, "the session may not do this"), 400)
             case "large":
                 return _text(number, "x" * 200_000)
+            case "raw":
+                return _raw(number, **params["arguments"])
         return _text(number, name)
 
 
@@ -129,6 +131,15 @@ def _text(number: int, text: str) -> Response:
 def _result(number: int, result: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
     body = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
     return Response(body, media_type="application/json", headers=headers)
+
+
+def _raw(number: int, result: str, streamed: bool) -> Response:
+    """A result that is JSON's text already, whole or as an event between others."""
+    body = f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}'
+    if not streamed:
+        return Response(body, media_type="application/json")
+    news = '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}'
+    return Response(f": hello\n\ndata: {news}\n\nid: 7\ndata: {body}\n\n", media_type="text/event-stream")
 
 
 def _error(number: int | None, code: int, message: str) -> dict[str, Any]:
