@@ -16,7 +16,6 @@ from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.notes import NotesFull, expect_room, fault
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name, expect_within
-from tenuto.sessions.visible import VisibleHistory
 
 VERSION = 1
 MOST_ITEMS = 20_000
@@ -73,9 +72,10 @@ _TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
 
 
 def snapshot(session: Session) -> Session:
-    """The session as it is now, whatever becomes of it meanwhile. Its items are shared, its tokens and notes copied."""
+    """The session as it is now, whatever becomes of it meanwhile. Its items are shared, the rest copied."""
     ledgers = {name: ledger.copy() for name, ledger in session.ledgers.items()}
-    return replace(session, items=[*session.items], ledgers=ledgers, notes={**session.notes}, history=VisibleHistory())
+    notes, history = {**session.notes}, session.history.copy()
+    return replace(session, items=[*session.items], ledgers=ledgers, notes=notes, history=history)
 
 
 def export(session: Session) -> JsonObject:

@@ -9,6 +9,7 @@ from typing import Literal
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.runtime.engine.messages import MissReason
@@ -33,6 +34,7 @@ from tenuto.sessions.match import fits
 from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, plan
+from tenuto.sessions.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +108,20 @@ class Intake:
                 return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
         return await self._begin(turn, model, found, splice, waiting)
 
-    async def preview(self, turn: Turn, model: Model, known: Session | None) -> tuple[int, ...]:
+    async def preview(self, turn: Turn, model: Model, known: Session | None) -> Tokens:
         """What the model would read of the turn after a session. Nothing is begun, and nothing changes.
 
         Raises:
-            InvalidRequest and its kin: the turn is not valid.
+            InvalidRequest and its kin: the turn is not valid, or does not fit the model's context.
         """
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
         splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
         options = self._options(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
-        prompt = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
-        return tuple(prompt.all_tokens(session.ledgers))
+        whole = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
+        _expect_to_fit(session, splice.keep, whole, model)
+        return await anyio.to_thread.run_sync(whole.all_tokens, session.ledgers)
 
     async def _waiting_run(self, session: Session) -> Run | None:
         """The session's open run if it waits for its client; anything else that is open refuses the turn."""
@@ -216,8 +219,7 @@ class Intake:
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         whole = await read(model.codec, options.tools, session.ledgers, keep, draft.items)
-        if whole.total >= model.context:
-            raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
+        _expect_to_fit(session, keep, whole, model)
         if whole.tools_changed:
             options = replace(options, miss_reason=options.miss_reason or MissReason.TOOLS_CHANGED)
         extend(draft, whole)
@@ -295,6 +297,11 @@ def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall,
     for pending, record in fresh:
         pending.record = record
     run.pending = calls
+
+
+def _expect_to_fit(session: Session, keep: int, whole: Prompt, model: Model) -> None:
+    if whole.total >= model.context:
+        raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
 
 
 def _fork_point(session: Session, keep: int, whole: Prompt, model: Model) -> int | None:

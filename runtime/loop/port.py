@@ -14,6 +14,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
+from tenuto.sessions.tokens import Tokens
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import ToolResult
 
@@ -72,7 +73,7 @@ class LoopPort(Protocol):
         Overloaded, ShuttingDown, StoreUnavailable. MissingToolResults keeps the results that came.
         """
 
-    async def preview(self, turn: Turn) -> tuple[int, ...]:
+    async def preview(self, turn: Turn) -> Tokens:
         """The tokens that the model would read of a turn. Raises what `start` does of a turn that is not valid."""
 
     def complete(self, request: RawRequest) -> RawRun:

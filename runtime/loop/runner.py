@@ -28,6 +28,7 @@ from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
+from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Permission
 from tenuto.tools.spec import CallContext, ToolResult
 
@@ -119,7 +120,7 @@ class Runner(LoopPort):
         """Admit a turn and begin or resume its run."""
         return await self._turns.start(turn)
 
-    async def preview(self, turn: Turn) -> tuple[int, ...]:
+    async def preview(self, turn: Turn) -> Tokens:
         """The tokens that the model would read of a turn."""
         return await self._turns.preview(turn)
 

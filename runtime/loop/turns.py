@@ -25,6 +25,7 @@ from tenuto.runtime.loop.sessions import Sessions
 from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
+from tenuto.sessions.tokens import Tokens
 
 F = TypeVar("F", bound=Follower | None)
 
@@ -61,7 +62,7 @@ class Turns:
         key = (turn.principal.id, turn.idempotency_key)
         return await self.repeats.ask(key, partial(self._start_once, turn), unheard=_leave)
 
-    async def preview(self, turn: Turn) -> tuple[int, ...]:
+    async def preview(self, turn: Turn) -> Tokens:
         """The tokens that the model would read of a turn."""
         model = self._models.find(turn.model)
         await _read(turn)

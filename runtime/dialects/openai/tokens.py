@@ -83,6 +83,7 @@ class TokenizeApi:
         given = [name for name in ("content", "prompt", "messages") if getattr(wire, name) is not None]
         if len(given) != 1:
             raise InvalidRequest("give one of content, prompt and messages", given[-1] if given else "content")
+        tokens: Sequence[int]
         if wire.messages is not None:
             tokens = await self._chat(body, request)
         else:
@@ -105,7 +106,7 @@ class TokenizeApi:
         content = await anyio.to_thread.run_sync(text) if len(wire.tokens) > _AT_ONCE else text()
         return answered(TextAnswer(content=content))
 
-    async def _chat(self, body: bytes, request: Request) -> tuple[int, ...]:
+    async def _chat(self, body: bytes, request: Request) -> Sequence[int]:
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
         chat = await understood(body, reader)
         model = self.runner.models.find(chat.turn.model)
@@ -123,7 +124,7 @@ def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:
     return prompt_tokens(codec, text) if wire.add_special else tuple(codec.tokenize(text))
 
 
-def _tokens_json(codec: Codec, tokens: tuple[int, ...], *, with_pieces: bool) -> Iterator[bytes]:
+def _tokens_json(codec: Codec, tokens: Sequence[int], *, with_pieces: bool) -> Iterator[bytes]:
     yield b'{"tokens":['
     yield from in_pages(tokens, partial(_with_pieces, codec) if with_pieces else to_json, _PAGE)
     yield b"]}"

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,15 @@ from hypothesis import strategies as st
 from tenuto.errors import ContextTooLong
 from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.events import ToolReturned
+from tenuto.runtime.loop.ledgers import Prompt
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length, fit
-from tenuto.sessions.items import Item, ToolResultItem, UserItem, item_to_json
+from tenuto.sessions import visible
+from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem, item_to_json
+from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunStatus
+from tenuto.sessions.tokens import Tokens
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, codec, history, until
+from tests.runtime.loop.house import ALICE, Process, asks, call, client_tools, codec, history, turn, until
 from tests.runtime.loop.test_match import waits_for
 from tests.runtime.loop.test_one_open_run import results
 from tests.runtime.loop.tools import Tools, text
@@ -131,6 +136,18 @@ async def test_the_fork_point_that_it_names_would_fit(open_process: Open) -> Non
     assert (await process.ask("z" * 400, "twin")).status is RunStatus.COMPLETED
 
 
+async def test_a_preview_is_held_to_the_context_as_its_turn_is(open_process: Open) -> None:
+    process = await open_process(script={"cells": 1_000}, servers=[])
+    for number in range(3):
+        await process.ask(f"{number}" * 100)
+    for words in ("z" * 500, "z" * 5_000):
+        with pytest.raises(ContextTooLong) as asked:
+            await process.ask(words)
+        with pytest.raises(ContextTooLong) as told:
+            await process.runner.preview(turn(words))
+        assert (str(told.value), told.value.data) == (str(asked.value), asked.value.data)
+
+
 async def test_a_first_prompt_that_is_too_long_names_no_fork_and_makes_no_session(open_process: Open) -> None:
     process = await open_process(script={"cells": 1_000}, servers=[])
     with pytest.raises(ContextTooLong) as raised:
@@ -221,3 +238,31 @@ async def test_a_very_long_text_is_looked_at_beside_the_event_loop(
     with pytest.raises(ContextTooLong):
         await process.ask("x" * (DIGESTED.characters + 1))
     assert here == [False]
+
+
+async def test_a_preview_of_a_long_session_is_made_beside_the_event_loop(
+    open_process: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: list[bool] = []
+    loop = threading.get_ident()
+    joined, digested = Prompt.all_tokens, visible._digest
+
+    def all_tokens(prompt: Prompt, ledgers: Mapping[str, Ledger]) -> Tokens:
+        here.append(threading.get_ident() == loop)
+        return joined(prompt, ledgers)
+
+    process = await open_process(servers=[])
+    said = [item for number in range(DIGESTED.items) for item in (UserItem(f"{number}"), AssistantItem("yes"))]
+    await process.ask([*said, UserItem("hi")])
+    monkeypatch.setattr(Prompt, "all_tokens", all_tokens)
+    digests: list[bool] = []
+
+    def digest(before: bytes, item: Item) -> bytes:
+        digests.append(threading.get_ident() == loop)
+        return digested(before, item)
+
+    monkeypatch.setattr(visible, "_digest", digest)
+    told = await process.runner.preview(turn([*said, UserItem("ho")]))
+    assert codec().detokenize(told).count("yes") == DIGESTED.items
+    assert here == [False]
+    assert not any(digests), "what is known of the session's history is not made again"
