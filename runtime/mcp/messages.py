@@ -1,17 +1,24 @@
-"""How large a message to /mcp may be, in JSON values: looked at before the SDK reads it on the event loop."""
+"""How large a message to /mcp may be, in bytes and JSON values: looked at before the SDK reads it on the event loop."""
 
 from collections import deque
 
+import anyio.to_thread
 from mcp.types import INVALID_REQUEST
 from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tenuto.json_bounds import MOST_VALUES, has_at_most
+from tenuto.json_bounds import has_at_most
+from tenuto.runtime.http.body import LARGE_BYTES
+
+MOST_BYTES = 4 << 20
+"""As the SDK itself has it where nobody says otherwise."""
+MOST_VALUES = 50_000
+"""Fewer than a chat's request may have, whose body is read in a thread."""
 
 
 class BoundedMessages:
-    """An ASGI application before another one, which gets no message with more values than there may be."""
+    """An ASGI application before another one, which gets no message that is larger than it may be."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -22,11 +29,21 @@ class BoundedMessages:
             messages = await _buffered(receive)
             if messages[-1]["type"] == "http.disconnect":
                 return
-            if not has_at_most(b"".join(message.get("body", b"") for message in messages), MOST_VALUES):
-                await _refusal()(scope, receive, send)
+            body = b"".join(message.get("body", b"") for message in messages)
+            if len(body) > MOST_BYTES:
+                await _refusal(413, f"{MOST_BYTES} bytes")(scope, receive, send)
+                return
+            if not await _is_small_enough(body):
+                await _refusal(400, f"{MOST_VALUES} JSON values")(scope, receive, send)
                 return
             receive = _again(messages, receive)
         await self._app(scope, receive, send)
+
+
+async def _is_small_enough(body: bytes) -> bool:
+    if len(body) < LARGE_BYTES:
+        return has_at_most(body, MOST_VALUES)
+    return await anyio.to_thread.run_sync(has_at_most, body, MOST_VALUES)
 
 
 async def _buffered(receive: Receive) -> deque[Message]:
@@ -48,7 +65,7 @@ def _again(messages: deque[Message], receive: Receive) -> Receive:
     return replay
 
 
-def _refusal() -> Response:
-    error = {"code": INVALID_REQUEST, "message": f"the message has more than {MOST_VALUES} JSON values"}
+def _refusal(status: int, limit: str) -> Response:
+    error = {"code": INVALID_REQUEST, "message": f"the message has more than {limit}"}
     content = to_json({"jsonrpc": "2.0", "id": None, "error": error})
-    return Response(content, 400, media_type="application/json")
+    return Response(content, status, media_type="application/json")

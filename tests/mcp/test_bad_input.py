@@ -60,6 +60,34 @@ def test_what_is_no_json_is_a_parse_error(server: Server, body: bytes, message: 
 
 
 @pytest.mark.parametrize(
+    ("arguments", "status", "limit"),
+    [
+        ({"message": "a", "x": [{"a": {}}] * 20_000}, 400, "50000 JSON values"),
+        ({"message": "a" * (4 << 20)}, 413, "4194304 bytes"),
+    ],
+    ids=["values", "bytes"],
+)
+@pytest.mark.parametrize("version", ["2025-06-18", NEWEST])
+def test_a_message_that_would_be_long_in_reading_is_refused_by_the_name_of_its_limit(
+    server: Server, arguments: dict[str, Any], status: int, limit: str, version: str
+) -> None:
+    params = {"_meta": META, "name": "chat", "arguments": arguments}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    headers = {"Mcp-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": "chat"}
+    refused = post(server, body, **headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (status, t.INVALID_REQUEST)
+    assert refused.json()["error"]["message"] == f"the message has more than {limit}"
+    still_answers(server)
+
+
+def test_a_text_of_a_mebibyte_reaches_the_chat(server: Server) -> None:
+    answer = call(
+        server, "tools/call", "chat", json.dumps({"name": "chat", "arguments": {"message": "a" * (1 << 20)}})[1:-1]
+    )
+    assert answer["result"]["content"][0]["text"].startswith("context_too_long: ")
+
+
+@pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
         ("chat", '{"message":"a\\ud800"}', LONE),
