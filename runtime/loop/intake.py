@@ -114,6 +114,8 @@ class Intake:
         Raises:
             InvalidRequest and its kin: the turn is not valid, or does not fit the model's context.
         """
+        if known is not None:
+            turn.expect_stored_as(known)
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
         splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
         options = self._options(turn, model, session)

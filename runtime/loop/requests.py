@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from tenuto.errors import InvalidRequest
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.request_items import RequestItems
+from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
 
 
@@ -63,9 +65,9 @@ class ResponseFormat:
 class Turn:
     """One request. `session_id` None: the session is found by matching, or made.
 
-    `user` narrows matching; `stored` false keeps all in memory; `wants_events` is true where the client opted into
-    named events, so that it can be asked for approvals. `continues`: it brings results alone, and all that the run was
-    held to holds on. `temperature` None is the model's own. `body_digest` names the
+    `user` narrows matching; `stored` false keeps all in memory, None does as the session does; `wants_events` is
+    true where the client opted into named events, so that it can be asked for approvals. `continues`: it brings results
+    alone, and all that the run was held to holds on. `temperature` None is the model's own. `body_digest` names the
     whole request, for Idempotency-Key.
     """
 
@@ -82,7 +84,7 @@ class Turn:
     limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None
     user: str | None = None
-    stored: bool = True
+    stored: bool | None = None
     match: bool = True
     wants_events: bool = False
     continues: bool = False
@@ -93,3 +95,14 @@ class Turn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request_items", RequestItems(self.items))
+
+    def expect_stored_as(self, session: Session) -> None:
+        """Raise InvalidRequest where the request says how the session is kept, and it is kept otherwise."""
+        if self.stored is None or self.stored is session.stored:
+            return
+        kept, asked = ("stored", "false") if session.stored else ("kept in memory only", "true")
+        raise InvalidRequest(
+            f"store: session {session.id!r} is {kept}, so it cannot continue with store: {asked}; leave out store,"
+            " or use another session_id",
+            "store",
+        )

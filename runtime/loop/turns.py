@@ -109,7 +109,7 @@ class Turns:
         if turn.session_id is not None:
             return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
         found = None
-        if turn.match and turn.stored:
+        if turn.match and turn.stored is not False:
             fetch = self._sessions.fetch
             found = await self._directory.match(turn.principal.id, turn.user, turn.request_items, fetch)
         if found is None:
@@ -124,7 +124,7 @@ class Turns:
         return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
 
     async def _start_new(self, turn: Turn, model: Model) -> Follower:
-        session = self._directory.new(turn.principal.id, user=turn.user, stored=turn.stored)
+        session = self._directory.new(turn.principal.id, user=turn.user, stored=turn.stored is not False)
         return await self._ask(turn, session.id, partial(self._admit, turn, model, Found(session)))
 
     async def _ask(self, turn: Turn, session_id: str, work: Callable[[], Awaitable[F]]) -> F:
@@ -132,7 +132,8 @@ class Turns:
         return await self._owners.ask((turn.principal.id, session_id), work, unheard=_leave)
 
     async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
-        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.stored)
+        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.stored is not False)
+        turn.expect_stored_as(session)
         return await self._admit(turn, model, Found(session))
 
     async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:

@@ -9,7 +9,7 @@ from tenuto.sessions.items import AssistantItem, Item, SystemItem, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus, SessionSummary
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import ALICE, Process, history, says
+from tests.runtime.loop.house import ALICE, Process, history, says, turn
 
 HI, HO = UserItem("hi"), AssistantItem("hi")
 TERSE = SystemItem("Be terse.")
@@ -128,6 +128,21 @@ async def test_a_session_in_memory_only_may_have_a_name(open_process: Open) -> N
     assert session is not None
     assert len(session.items) == 4
     assert await process.store.session("alice", "s") is None
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_request_cannot_change_whether_a_session_is_stored(open_process: Open, stored: bool) -> None:
+    process = await open_process()
+    await process.ask("hi", stored=stored)
+    for refused in (process.start("again", stored=not stored), process.runner.preview(turn("", stored=not stored))):
+        with pytest.raises(InvalidRequest, match="use another session_id") as raised:
+            await refused
+        assert raised.value.param == "store"
+    await process.ask("again")  # without a word it goes with the session
+    session = await process.directory.get("alice", "s")
+    assert session is not None
+    assert len(session.items) == 4
+    assert (await process.store.session("alice", "s") is not None) is stored
 
 
 async def listed(process: Process) -> list[SessionSummary]:

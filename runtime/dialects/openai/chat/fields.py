@@ -36,7 +36,7 @@ SERVED: dict[str, str] = {
     "parallel_tool_calls": "false: at most one call per round",
     "user": f"narrows which session a request without `session_id` continues; up to {MOST_USER_CHARACTERS} characters",
     "safety_identifier": "the same as `user`",
-    "store": "false: the session is kept in memory only",
+    "store": "false: a new session is kept in memory only; refused where the session is kept otherwise",
     "session_id": "the session to continue; created if it does not exist. The header `X-Session-Id` does the same",
     "session_mode": "`auto`, `append` or `replace`: how the messages join the session's",
     "max_tool_rounds": "limit on rounds with server tools; 0: calls are reported but not made",

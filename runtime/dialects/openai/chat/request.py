@@ -62,7 +62,7 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
         user=_user(wire),
-        stored=wire.store is not False,
+        stored=wire.store,
         match=wire.match != "off",
         wants_events=extended or headers.get(EVENTS_HEADER) == "1",
         idempotency_key=key,
