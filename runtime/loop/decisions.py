@@ -48,7 +48,8 @@ async def decide(
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
     with runs.unsettling(run):
         await services.directory.commit(draft, SavePause(answered), SaveRun(record))
-    run.record, run.pending, run.pause = record, [], None
+    run.record, run.pending = record, []
+    runs.end_pause(run, status)
     for pending in calls:
         if pending.call.id == pause.call_id:
             pending.approved = decision.approve

@@ -52,6 +52,8 @@ class Run:
     """The calls of the last round while the run waits, where they are in memory."""
     pause: PauseRecord | None = None
     """What is asked while the run waits, where it is in memory."""
+    past_pauses: dict[str, PauseRecord] = field(default_factory=dict)
+    """What was asked before and is over, of a run that is in memory only."""
     is_in_doubt: bool = False
     """Whether it is not known what was kept of it last: then this object is given up, and the run is read again."""
     unkept_end: RunDone | None = None

@@ -52,6 +52,8 @@ class Runs:
         self._open: dict[str, Run] = {}
         self._recent = Recent(services.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._askers: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        """By the ids of what they asked that is over: the runs that are in memory only."""
         self._loading: Locks[str] = Locks()
         self._unkept: dict[str, Run] = {}
         self.deadlines: dict[str, tuple[float, Key]] = {}
@@ -167,8 +169,17 @@ class Runs:
 
     async def pause(self, pause_id: str) -> PauseRecord | None:
         """An approval or question by its id."""
+        if (asked_by := self._askers.get(pause_id)) is not None:
+            return asked_by.past_pauses[pause_id]
         asked = (run.pause for run in self._open.values() if run.pause is not None and run.pause.id == pause_id)
         return next(asked, None) or await self._store.pause(pause_id)
+
+    def end_pause(self, run: Run, status: PauseStatus) -> None:
+        """What a run asked is over, and that is committed."""
+        pause, run.pause = run.pause, None
+        if pause is not None and not run.stored:
+            run.past_pauses[pause.id] = pause.ended(status, self._services.clock())
+            self._askers[pause.id] = run
 
     async def close(self, run: Run, session: Session, happening: Happening) -> None:
         """End a run that has no leg under way; calls without a result get one that says so. Commits, then tells."""
@@ -192,7 +203,7 @@ class Runs:
         open_calls = {call.id for call in outstanding(draft.items)}
         if any(pending.call.id in open_calls for pending in calls):  # else the draft has cut their round
             draft.add(results)
-        ended = PauseStatus.EXPIRED if happening is Happening.EXPIRE else PauseStatus.CLOSED
+        ended = _ended(happening is Happening.EXPIRE)
         asked = [run.pause] if run.pause is not None else await self._store.run_pauses(run.id)
         draft.also(*(SavePause(pause.ended(ended, now)) for pause in asked if pause.status is PauseStatus.OPEN))
         more = {} if error is None else {"error": error}
@@ -203,7 +214,8 @@ class Runs:
     def closed(self, run: Run, record: RunRecord) -> None:
         """A run that waited has been ended, and that is committed: tell it."""
         run.record = record
-        run.pending, run.pause = [], None
+        run.pending = []
+        self.end_pause(run, _ended(record.status is RunStatus.EXPIRED))
         if run.unkept_end is not None:  # it has been told
             run.unkept_end = None
             self.give_up(run.id)
@@ -259,6 +271,10 @@ class Runs:
         calls = tuple(ToolCall(call.call_id, call.name, call.arguments, call.server) for call in shown)
         round = records[0].round if records else 0
         return RunPaused(record.reason, round, calls, record.expires_at or 0.0, None if pause is None else pause.id)
+
+
+def _ended(expired: bool) -> PauseStatus:
+    return PauseStatus.EXPIRED if expired else PauseStatus.CLOSED
 
 
 def _key(run: Run) -> Key:

@@ -241,6 +241,23 @@ async def test_a_session_in_memory_only_can_be_asked_about_too(open_process: Ope
     assert await process.store.run(done.run_id) is None
 
 
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_approval_is_answered_once_wherever_its_session_is(open_process: Open, stored: bool) -> None:
+    process = await open_process(COUNT, configured=CONFIGURED)
+    decided = pause_of(await asked(process, stored=stored))
+    run = await process.decide(decided, approve=True)
+    with pytest.raises(AlreadyDecided, match="already approved"):
+        await process.decide(decided, approve=False)
+    await answer(run)
+    cancelled = await asked(process, stored=stored)
+    await process.cancel(await process.runner.run(ALICE, cancelled.run_id))
+    for pause, state in ((decided, "approved"), (pause_of(cancelled), "closed")):
+        with pytest.raises(AlreadyDecided, match=f"already {state}"):
+            await process.decide(pause, approve=True)
+        with pytest.raises(NotFound):
+            await process.decide(pause, approve=True, principal="bob")
+
+
 async def test_who_calls_is_not_taken_from_what_the_model_wrote(open_process: Open, tools: Tools) -> None:
     process = await open_process(COUNT)
     done = await process.ask("count")
