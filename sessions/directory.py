@@ -15,7 +15,7 @@ from tenuto.sessions.commits import Commits
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.expiry import Expiry, is_over
 from tenuto.sessions.fork import forked
-from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.ids import checked_new_session_id, checked_session_id
 from tenuto.sessions.live import LiveSessions
 from tenuto.sessions.locks import Locks
 from tenuto.sessions.notes import expect_room
@@ -83,6 +83,7 @@ class Directory:
         async with self._locks.of((principal, id)):
             session = await self._get(principal, id)
             if session is None:
+                checked_new_session_id(id, "session_id")
                 return self._make(principal, id, implicit=False, user=None, stored=stored)
             return session
 
@@ -250,7 +251,7 @@ class Directory:
             InvalidRequest: its id is not valid.
             SessionBusy: the one that has its id has an open run.
         """
-        checked_session_id(session.id, "session_id")
+        checked_new_session_id(session.id, "session_id")
         async with self._locks.of(session.key):
             old = await self._uid_to_replace(session)
             changes = [] if old is None else [DeleteSession(old)]

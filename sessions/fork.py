@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from tenuto.errors import InvalidRequest
-from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.ids import checked_new_session_id
 from tenuto.sessions.rounds import completed, last_completed_turn
 from tenuto.sessions.session import Parent, Session, new_uid
 
@@ -20,7 +20,7 @@ def forked(
         InvalidRequest: `at` or `new_id` is not valid.
     """
     if new_id is not None:
-        checked_session_id(new_id, "new_id")
+        checked_new_session_id(new_id, "new_id")
     if at is not None and not 0 <= at <= len(session.items):
         raise InvalidRequest(f"at is {at}; the session has {len(session.items)} items", "at")
     keep = last_completed_turn(session.items) if at is None else completed(session.items, at)

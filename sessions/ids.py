@@ -26,3 +26,14 @@ def checked_session_id(session_id: str, param: str) -> str:
     if _FORM.fullmatch(session_id) is None:
         raise InvalidRequest(f"{param}: must have 1 to 128 letters, digits, '.', '_' or '-'", param)
     return session_id
+
+
+def checked_new_session_id(session_id: str, param: str) -> str:
+    """The id, if it may name a session that is made now: not `.` nor `..`, which clients take out of a path.
+
+    Raises:
+        InvalidRequest: it may not.
+    """
+    if session_id in (".", ".."):
+        raise InvalidRequest(f"{param}: must not be '.' or '..', which cannot stand in a URL's path", param)
+    return checked_session_id(session_id, param)

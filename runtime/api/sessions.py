@@ -19,7 +19,7 @@ from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body,
 from tenuto.runtime.http.query import number, switch
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page
-from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.ids import checked_new_session_id
 from tenuto.sessions.transfer import restore_text
 
 MOST_VALUES = 2_000_000
@@ -62,7 +62,7 @@ class SessionsApi:
     async def put(self, request: Request) -> Response:
         """Make a session of what export gave."""
         principal = principal_of(request)
-        session_id = checked_session_id(request.path_params["id"], "id")
+        session_id = checked_new_session_id(request.path_params["id"], "id")
         body = await read_body(request)
         if len(body) < LARGE_BYTES:
             session, dropped = await self.runner.import_session(principal, session_id, parse_object(body))
@@ -83,7 +83,7 @@ class SessionsApi:
         """A new session with the first items of another."""
         body = await read_body(request)
         wire = validate(Fork, parse_object(body)) if body else Fork()
-        new_id = None if wire.session_id is None else checked_session_id(wire.session_id, "session_id")
+        new_id = None if wire.session_id is None else checked_new_session_id(wire.session_id, "session_id")
         forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
         return answered(session_answer(forked))
 

@@ -172,7 +172,7 @@ async def test_a_session_that_was_never_committed_leaves_nothing_behind(director
     assert await directory.get("alice", "s") is None
 
 
-@pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 129, "a\n"])
+@pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 129, "a\n", ".", ".."])
 async def test_an_id_that_cannot_be_is_refused(directory: Directory, id: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         await directory.get_or_create("alice", id)
@@ -344,12 +344,22 @@ async def test_a_fork_is_implicit_where_nobody_named_it_and_its_origin_is(direct
 
 async def test_a_fork_that_cannot_be_is_refused(directory: Directory) -> None:
     origin = await kept(directory, "s", HI, HO)
-    for at, new_id, param in ((3, None, "at"), (-1, None, "at"), (1, "a b", "new_id")):
+    for at, new_id, param in ((3, None, "at"), (-1, None, "at"), (1, "a b", "new_id"), (1, "..", "new_id")):
         with pytest.raises(InvalidRequest) as raised:
             await fork(directory, origin, at, new_id)
         assert raised.value.param == param
     with pytest.raises(Conflict):
         await fork(directory, origin, None, "s")
+
+
+@pytest.mark.parametrize("id", [".", ".."])
+async def test_an_old_session_whose_id_no_path_can_hold_still_opens_and_no_import_makes_one(
+    directory: Directory, store: Store, id: str
+) -> None:
+    await store.commit(*whole(Session("u", "alice", id, 1.0, 1.0, items=[HI, HO])))
+    assert (await directory.get_or_create("alice", id)).items == [HI, HO]
+    with pytest.raises(InvalidRequest):
+        await directory.install(Session("v", "alice", id, 1.0, 1.0))
 
 
 async def test_an_import_replaces_the_session_of_its_id(directory: Directory, store: Store) -> None:
