@@ -44,8 +44,6 @@ class _Ledger(_Model):
 
 
 class _Tool(_Model):
-    model_config = ConfigDict(extra="ignore")
-
     name: Name
     description: Description
     parameters: JsonObject

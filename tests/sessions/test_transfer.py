@@ -77,6 +77,7 @@ def document(**changes: Any) -> dict[str, Any]:
         ({"parent": {"uid": "u", "at": 2**31}}, "parent.at"),
         ({"notes": {"a": 1}}, "notes.a"),
         ({"approved": ["everything"]}, "approved"),
+        ({"tools": [{"name": "f", "description": "", "parameters": {}, "x": 1}]}, "tools.0.x"),
         ({"id": "i" * 129}, "id"),
         ({"user": "u" * 513}, "user"),
         ({"parent": {"uid": "u" * 129, "at": 1}}, "parent.uid"),
