@@ -11,6 +11,7 @@ from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolRetu
 from tenuto.sessions import ids
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.tool_limits import expect_within
 from tenuto.tools.approvals import Permission
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -179,15 +180,16 @@ def _items(messages: list[dict[str, Any]]) -> tuple[Item, ...]:
 def _selection(tools: list[str | dict[str, Any]] | None, server_of: Callable[[str], str]) -> ToolSelection:
     if tools is None:
         return ToolSelection()
-    client: list[ToolSpec] = []
+    client: dict[str, ToolSpec] = {}
     servers: dict[str, tuple[str, ...] | None] = {}
-    for tool in tools:
+    for index, tool in enumerate(tools):
         if isinstance(tool, str):
             label = server_of(tool)
             servers[label] = (*(servers.get(label) or ()), tool)
         else:
-            client.append(ToolSpec(tool["name"], tool.get("description", ""), tool["parameters"]))
-    return ToolSelection(given=True, client=tuple(client), servers=servers)
+            client[f"tools[{index}]"] = ToolSpec(tool["name"], tool.get("description", ""), tool["parameters"])
+    expect_within(client)
+    return ToolSelection(given=True, client=tuple(client.values()), servers=servers)
 
 
 class RunProgress:

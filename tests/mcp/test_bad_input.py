@@ -96,6 +96,11 @@ def test_a_text_of_a_mebibyte_reaches_the_chat(server: Server) -> None:
         ("notes__put", '{"key":"a","text":"\\ud800"}', LONE),
         (
             "chat",
+            '{"message":"a","tools":[{"name":"f","parameters":{}},{"name":"f","parameters":{}}]}',
+            "tools[1].name: there are two tools named 'f'",
+        ),
+        (
+            "chat",
             '{"message":"a","temperature":NaN}',
             "the arguments must be valid JSON: NaN and infinities are not allowed",
         ),
