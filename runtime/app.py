@@ -79,7 +79,7 @@ class App:
 
 @asynccontextmanager
 async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS) -> AsyncIterator[App]:
-    """A whole server but for its socket. Entered and left in one task.
+    """A complete server, except for its listening socket. Enter and leave it in one task.
 
     Raises:
         TenutoError: a part cannot be made; the parts made before it have been freed.
@@ -147,7 +147,7 @@ async def _tools(
 
 
 async def _refresh(registry: Registry, news: News) -> None:
-    """List the tools again, and tell MCP clients if they are others."""
+    """List the tools again, and notify MCP clients if the list has changed."""
     before = registry.list()
     await registry.refresh()
     if registry.list() != before:

@@ -33,7 +33,7 @@ _validators: LRUCache[bytes, _Known] = LRUCache(_CACHE_BYTES, getsizeof=lambda k
 def problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     """What is wrong with the arguments, each naming its field; empty where nothing is.
 
-    A schema that is none, or that refers to what is outside of it, settles nothing: then the tool's server judges.
+    A schema that is not valid, or refers to something outside itself, is not checked: the tool's server decides.
     """
     validator = _validator(schema)
     if validator is None:

@@ -101,7 +101,7 @@ class News:
         connection.uris.add(uri)
 
     def unsubscribe(self, principal: str, context: Context, uri: str) -> None:
-        """And no longer."""
+        """End a subscription to a resource."""
         connection = self._connection(principal, context)
         if connection is not None:
             connection.uris.discard(uri)

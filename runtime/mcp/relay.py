@@ -74,7 +74,7 @@ class Relay:
         self._tell(context, f"resource {uri}", SubscriptionFilter(resource_subscriptions=[uri]))
 
     def unsubscribe(self, uri: str) -> None:
-        """And no longer."""
+        """End a subscription to a resource."""
         scope = self._scopes.pop(f"resource {uri}", None)
         if scope is not None:
             scope.cancel()

@@ -127,7 +127,7 @@ class _Forward:
             return t.EmptyResult()
 
     async def unsubscribe(self, _context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
-        """And no longer."""
+        """End a subscription to a resource."""
         self._relay.unsubscribe(str(params.uri))
         return t.EmptyResult()
 
