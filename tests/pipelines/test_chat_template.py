@@ -181,7 +181,7 @@ def test_a_template_cannot_reach_into_python(embedded_tokenizer: Tokenizer) -> N
 
 
 def test_a_message_that_a_template_leaves_out_is_refused(embedded_codec: TemplateCodec) -> None:
-    with pytest.raises(TemplateFailed, match="no place for the system message at item 1"):
+    with pytest.raises(TemplateFailed, match="does not render the system message at item 1"):
         embedded_codec.suffix([], [UserItem("a"), SystemItem("b")], [], ended=False)
 
 

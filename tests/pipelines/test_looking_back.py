@@ -174,7 +174,7 @@ def test_a_refusal_names_the_item_of_the_whole_conversation() -> None:
     text = "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}<end>{% endif %}{% endfor %}"
     template = ChatTemplate(text, {})
     assert template.looks_back is None
-    with pytest.raises(TemplateFailed, match="no place for the system message at item 21"):
+    with pytest.raises(TemplateFailed, match="does not render the system message at item 21"):
         template.suffix([UserItem("a"), AssistantItem("b")] * 10, [UserItem("c"), SystemItem("d")], ())
 
 

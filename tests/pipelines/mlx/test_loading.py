@@ -110,8 +110,8 @@ def of_kind(kind: str) -> Any:
         (cut("model.safetensors", 0.0), "{path} cannot be loaded: "),
         (missing_shard, "{path} has no model-00002-of-00002.safetensors, which its index names"),
         (without("tokenizer.json"), "{path} has no tokenizer.json; convert the model with a fast tokenizer"),
-        (cut("tokenizer.json", 0.5), "{path}/tokenizer.json is no JSON: "),
-        (cut("tokenizer_config.json", 0.5), "{path}/tokenizer_config.json is no JSON: "),
+        (cut("tokenizer.json", 0.5), "{path}/tokenizer.json is not JSON: "),
+        (cut("tokenizer_config.json", 0.5), "{path}/tokenizer_config.json is not JSON: "),
         (write("chat_template.jinja", "{% for %}"), "the model's chat template cannot be read: "),
     ],
 )
@@ -200,8 +200,8 @@ def test_what_was_downloaded_serves_where_the_hub_cannot_be_reached(
 @pytest.mark.parametrize(
     ("name", "missing", "told"),
     [
-        ("hf:owner/model", "config.json", "hf:owner/model has safetensors and no config.json; it is no model"),
-        ("hf:owner/model", "tokenizer.json", "hf:owner/model has safetensors and no tokenizer.json; it is no model"),
+        ("hf:owner/model", "config.json", "hf:owner/model has safetensors and no config.json; MLX cannot load it"),
+        ("hf:owner/model", "tokenizer.json", "hf:owner/model has safetensors and no tokenizer.json; MLX cannot"),
         ("hf:owner/model", "model.safetensors", "hf:owner/model has no GGUF file and no safetensors; there are: none"),
         ("hf:owner/model:mlx", "model.safetensors", "hf:owner/model has no model*.safetensors for MLX"),
     ],

@@ -184,7 +184,7 @@ def test_an_added_entry_that_the_model_has_no_row_for_is_text(tmp_path: Path) ->
 
 
 def test_a_tokeniser_of_another_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json has 271 entries and the model only 100; they are not"):
+    with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json has 271 entries and the model only 100; they belong"):
         MlxTokenizer(folder_of(tmp_path), 100)
 
 
@@ -311,12 +311,12 @@ WORD_PIECE = {
     ("name", "content", "words"),
     [
         ("tokenizer.json", None, r"has no tokenizer\.json; convert the model with a fast tokenizer"),
-        ("tokenizer.json", "{", r"tokenizer\.json is no JSON: "),
+        ("tokenizer.json", "{", r"tokenizer\.json is not JSON: "),
         ("tokenizer.json", "[]", r"tokenizer\.json is not a JSON object"),
         ("tokenizer.json", "{}", r"tokenizer\.json is not a tokenizer"),
         ("tokenizer.json", '{"model": {"type": "None"}}', r"tokenizer\.json cannot be used: "),
         ("tokenizer.json", json.dumps(WORD_PIECE), "this kind of vocabulary is not supported: it does not keep spaces"),
-        ("tokenizer_config.json", '{"eos', r"tokenizer_config\.json is no JSON: "),
+        ("tokenizer_config.json", '{"eos', r"tokenizer_config\.json is not JSON: "),
         ("generation_config.json", "7", r"generation_config\.json is not a JSON object"),
         ("chat_template.jinja", b"\xff\xfe", r"chat_template\.jinja cannot be read: "),
     ],
