@@ -21,7 +21,7 @@ def test_each_kind_of_failure_has_its_advice(failure: Failure, advice: str) -> N
 
 
 def test_numbers_and_words_in_a_programs_last_lines_are_not_taken_for_the_failure() -> None:
-    assert remedy(Failure.ENDED, ["listening on 4040", "timeout is 401 s"], None).startswith("its last lines above")
+    assert remedy(Failure.ENDED, ["listening on 4040", "timeout is 401 s"], None).startswith("see its last lines above")
 
 
 @pytest.mark.parametrize("line", ["ModuleNotFoundError: No module named 'mcp'", "Error: Cannot find module 'x'"])

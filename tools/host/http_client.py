@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 import httpx2
-from mcp_types import JSONRPCError
+from mcp_types import METHOD_NOT_FOUND, JSONRPCError
 
 from tenuto.tools.host.event_stream import is_event_stream, with_readable_events
 from tenuto.tools.host.reading import readable, unreadable
@@ -72,7 +72,7 @@ class Wire(httpx2.AsyncClient):
         if _is_json(response):
             response = await _with_body(request, response, number)
         error = _error_in(response)
-        if error is not None and error.id == number:
+        if error is not None and error.id == number and not _is_of_session(error, status):
             return response
         if _SESSION_HEADER in request.headers and await self._has_forgotten(request, status):
             await response.aclose()
@@ -143,6 +143,11 @@ def _error_in(response: httpx2.Response) -> JSONRPCError | None:
         return JSONRPCError.model_validate_json(response.content)
     except ValueError:
         return None
+
+
+def _is_of_session(error: JSONRPCError, status: int) -> bool:
+    """Whether an error may be about the session instead of the request: a 404 in a session, of a method that exists."""
+    return status == HTTPStatus.NOT_FOUND and error.error.code != METHOD_NOT_FOUND
 
 
 def refusal(status: int) -> Failure:

@@ -96,7 +96,7 @@ async def test_a_prompt_that_no_step_can_take_fails_alone(make: Make) -> None:
     rounds = {name: rig.begin(name, prompt) for name, prompt in prompts.items()}
     for name, round in rounds.items():
         failed = await round.failed()
-        assert ("takes 64" if name == "long" else "vocabulary") in failed.error
+        assert ("at most 64" if name == "long" else "vocabulary") in failed.error
     await company.stopped()
     assert company.tokens == rig.answer("I am beside it.")
 
