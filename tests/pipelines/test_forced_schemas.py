@@ -151,6 +151,7 @@ def check(schema: JsonObject, text: str) -> None:
     assert not errors, f"{text!r} is not valid by {json.dumps(schema)}: {errors}"
 
 
+@pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
 async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, pipeline: Pipeline) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         parser = pipeline.codec.parser(calls=False)
@@ -158,12 +159,13 @@ async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, 
         events = [event for token in tokens for event in parser.push(token)] + parser.finish()
         check(schema, "".join(event.text for event in events if isinstance(event, TextDelta)))
 
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         async with anyio.create_task_group() as group:
             for number, schema in enumerate(some(ANSWERS, ANSWERED)):
                 group.start_soon(one, number, schema)
 
 
+@pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
 async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         tools = [ToolSpec("tell", "", schema)]
@@ -176,7 +178,7 @@ async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipe
         (call,) = (event for event in events if isinstance(event, CallFinished))
         check(schema, call.arguments)
 
-    with anyio.fail_after(120):
+    with anyio.fail_after(200):
         async with anyio.create_task_group() as group:
             for number, schema in enumerate(some(ARGUMENTS, CALLED)):
                 group.start_soon(one, number, schema)
