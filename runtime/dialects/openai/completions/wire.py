@@ -78,7 +78,7 @@ def _given(value: Any) -> bool:
 
 REFUSED: dict[str, Refusal] = {
     "suffix": Refusal(_given, "filling in the middle is not implemented"),
-    "best_of": Refusal(_not_one, "use `n`; every text is returned"),
+    "best_of": Refusal(_not_one, "every text is returned; use `n`"),
     "session_id": Refusal(_given, "sessions are for /v1/chat/completions"),
     "tools": Refusal(_given, "tools are for /v1/chat/completions"),
     "response_format": Refusal(_given, "response formats are for /v1/chat/completions"),
