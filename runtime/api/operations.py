@@ -89,7 +89,7 @@ EVENTS = Doc(
     media_types=(),
     parameters=(
         Parameter(
-            "after", {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}, "Only events with a higher number."
+            "after", {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}, "Only events with a higher number."
         ),
         Parameter("Last-Event-ID", {"type": "string"}, "The same, as browsers send it on reconnect.", "header"),
     ),

@@ -23,8 +23,9 @@ from tenuto.runtime.schema.runs import run_answer
 
 logger = logging.getLogger(__name__)
 
-_DIGITS = 15
-_MAX_EVENTS = 10**_DIGITS - 1
+_MOST = 2**53 - 1
+"""Above it, JSON readers disagree about whole numbers."""
+_DIGITS = len(str(_MOST))
 VERSION_HEADER = "x-tenuto-events-version"
 
 
@@ -52,7 +53,7 @@ class RunsApi:
         Watching does not hold a run: it goes on when the watcher leaves.
         """
         run = await self._run(request)
-        after = number(request, "after", _last_seen(request), least=0, most=_MAX_EVENTS)
+        after = number(request, "after", _last_seen(request), least=0, most=_MOST)
         headers = {VERSION_HEADER: str(VERSION)}
         return EventStream(_frames(run, after, errors_of(request)), headers=headers, keep_alive_s=self.keep_alive_s)
 

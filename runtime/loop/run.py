@@ -26,8 +26,8 @@ from tenuto.sessions.records import PauseRecord, RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
 
-_NUMBERS_A_SECOND = 100_000
-"""More than a run can tell, so that those of one process end before those of the next begin."""
+_NUMBERS_A_SECOND = 1_000_000
+"""More than a run can tell, so that those that were told end before those that are told again begin."""
 STOP_S = 60.0
 """How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
 
@@ -120,8 +120,8 @@ class Run:
     def restore(self, last: RunEvent | None, at: float) -> None:
         """Fill in from the record what was kept of the answer; `last` is the event with which the last leg ended.
 
-        The events are others than those that were told, fewer: so their numbers begin beyond all of those before, with
-        the time.
+        The events are others than those that were told, fewer: so their numbers begin beyond all of those before. `at`
+        is when the last of those may have been told, and the same each time while nothing more is.
         """
         kept = self.record.usage
         try:
@@ -130,7 +130,7 @@ class Run:
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
             logger.warning("the answer of run %s was stored by another version and cannot be shown", self.id)
-        self._feed.renumber(int(at) * _NUMBERS_A_SECOND, answers.events_of(self.leg.answer, self.rounds))
+        self._feed.renumber(int(at * _NUMBERS_A_SECOND), answers.events_of(self.leg.answer, self.rounds))
         if last is not None:
             self.emit(last)
 

@@ -52,6 +52,8 @@ class Runs:
         self._open: dict[str, Run] = {}
         self._recent = Recent(services.clock)
         self._live: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._told_until = services.clock()
+        """Up to then events may have been told that are not among what was kept."""
         self._askers: WeakValueDictionary[str, Run] = WeakValueDictionary()
         """By the ids of what they asked that is over: the runs that are in memory only."""
         self._loading: Locks[str] = Locks()
@@ -126,6 +128,7 @@ class Runs:
 
     def _doubt(self, run: Run) -> None:
         run.is_in_doubt = True
+        self._told_until = self._services.clock()
         for table in (self._open, self._live, self._unkept):
             table.pop(run.id, None)
         self.deadlines[run.id] = (DUE, _key(run))
@@ -253,7 +256,7 @@ class Runs:
         if record is None:
             return None
         run = Run(record, address[1], stored=True)
-        run.restore(await self._last_event(record), self._services.clock())
+        run.restore(await self._last_event(record), max(record.updated_at, self._told_until))
         self._live[run_id] = run
         if not record.status.is_open:
             self._recent.put(run)
