@@ -1,8 +1,8 @@
 """Who holds the server's connections, and which give way when all are taken. No I/O, no HTTP.
 
 Connections that have shown no key give way first, so that they never keep out those who have one; among key holders, it
-is who holds most. What is idle goes before what is under way, the oldest first, and no key holder's request is broken
-off that has wholly arrived.
+is who holds most. What is idle goes before what is under way, the oldest first. No key holder's request is broken off
+that has wholly arrived, nor one that has not yet been asked for its key, unless strangers hold all that they may.
 """
 
 from collections import defaultdict
@@ -65,10 +65,11 @@ class Table:
         holdings: dict[str | None, list[Held]] = defaultdict(list)
         for connection in self._held:
             holdings[connection.holder].append(connection)
-        strangers = holdings.pop(None, [])
-        if len(strangers) >= self._for_strangers or (strangers and len(self._held) >= self._most):
-            strangers.sort(key=lambda one: (one.is_busy, one.since))
+        strangers = sorted(holdings.pop(None, []), key=lambda one: (one.is_busy, one.since))
+        if len(strangers) >= self._for_strangers:
             self._close(strangers[: self._together])
+        elif len(self._held) >= self._most and (waiting := [one for one in strangers if not one.is_busy]):
+            self._close(waiting[: self._together])
         elif len(self._held) >= self._most:
             self._close(self._of_the_greatest(list(holdings.values())))
 

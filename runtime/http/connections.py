@@ -55,6 +55,8 @@ class Connection(HttpToolsProtocol):
         super().__init__(**arguments)
         self._bounds, self._table, self._form_of = bounds, table, form_of
         self.since = time.monotonic()
+        self._last_holder: str | None = None
+        """Of the request before this one."""
         self._head_since: float | None = self.since
         """Since when the head of a request is awaited; None while there is one, or nothing has come of the next."""
         self._head = self._around = self._body = 0
@@ -66,9 +68,9 @@ class Connection(HttpToolsProtocol):
 
     @property
     def holder(self) -> str | None:
-        """The principal whose key the last request showed."""
+        """The principal whose key the last request showed; a request that has not been looked at changes nothing."""
         principal: Principal | None = None if self.scope is None else self.scope.get("state", {}).get("principal")
-        return None if principal is None else principal.id
+        return self._last_holder if principal is None else principal.id
 
     @property
     def is_busy(self) -> bool:
@@ -118,6 +120,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
+        self._last_holder = self.holder
         self._in_head = True
         self._head = self._around = self._body = 0
         super().on_message_begin()

@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,6 +54,14 @@ def whatever_comes(client: socket.socket) -> bytes:
         while piece := client.recv(65536):
             received += piece
     return received
+
+
+def status_of_answer(client: socket.socket) -> int:
+    """Read one whole answer; the connection stays."""
+    answer = HTTPResponse(client)
+    answer.begin()
+    answer.read()
+    return answer.status
 
 
 def told(answer: bytes) -> tuple[int, str]:
@@ -146,6 +155,20 @@ def test_connections_without_a_key_keep_out_no_key_holder(server: Server, socket
     for holder in holders[-MOST // 2 :]:
         assert holder.get("/v1/models").status_code == 200
     assert len(more) == MOST
+
+
+def test_a_key_holder_whose_next_request_has_begun_is_no_stranger(server: Server, sockets: ExitStack) -> None:
+    head = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n"
+    holders = [sockets.enter_context(connect(server)) for _ in range(MOST)]
+    for holder in holders:
+        holder.sendall(head + b"\r\n")
+        assert status_of_answer(holder) == 200
+        holder.sendall(head)
+    strangers = [sockets.enter_context(connect(server)) for _ in range(MOST)]
+    assert whatever_comes(strangers[0]) == b""  # it gave way, so that all of them have been let in or not
+    for holder in holders[-MOST // 2 :]:
+        holder.sendall(b"\r\n")
+        assert status_of_answer(holder) == 200
 
 
 def test_a_pipeline_behind_a_slow_answer_is_not_answered_by_an_error(server: Server, sockets: ExitStack) -> None:
