@@ -150,9 +150,9 @@ class Grammars:
 
     def _schema(self, tool: ToolSpec, faults: list[str]) -> JsonObject:
         """What the arguments of a tool are held to."""
-        if not tool.strict:
+        if tool.strict is False:
             return _ANY_OBJECT
-        schema = _closed(tool.parameters)
+        schema = _closed(tool.parameters) if tool.strict else {**tool.parameters, "type": "object"}
         lark = _lark("arguments_0", [f"arguments_0: {_json_rule(schema)}"])
         key = _digest(lark)
         with self._lock:
@@ -183,7 +183,7 @@ class Grammars:
 
 
 def _key(tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool, answer: str) -> bytes:
-    schemas = [(tool.name, tool.parameters if tool.strict else None) for tool in tools]
+    schemas = [(tool.name, tool.strict, None if tool.strict is False else tool.parameters) for tool in tools]
     return _digest(json.dumps([choice.value, parallel, answer, schemas]))
 
 
@@ -271,7 +271,7 @@ class _GrammarConstraint:
 
 
 def _closed(schema: JsonObject) -> JsonObject:
-    """A schema of type object; one that only names its properties allows no others, as the model sees no others."""
+    """A schema of type object; one that only names its properties allows no others."""
     closed = {**schema, "type": "object"}
     if not _OPEN_KEYWORDS.intersection(schema) and isinstance(schema.get("properties"), dict):
         closed["additionalProperties"] = False

@@ -18,8 +18,10 @@ class ToolSpec:
     name: str
     description: str
     parameters: JsonObject
-    strict: bool = True
-    """Whether its calls are held to the schema by a grammar."""
+    strict: bool | None = None
+    """How a grammar holds its calls to the schema. None: as it is written. True: objects have no members but those that
+    are named. False: not at all.
+    """
 
 
 @dataclass(frozen=True, slots=True)

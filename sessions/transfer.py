@@ -47,7 +47,7 @@ class _Tool(_Model):
     name: Name
     description: Description
     parameters: JsonObject
-    strict: bool = True
+    strict: bool | None = None
 
 
 class Document(_Model):

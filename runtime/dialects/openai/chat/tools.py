@@ -121,7 +121,7 @@ def _function(function: Function | None, path: str) -> ToolSpec:
     parameters = function.parameters or {"type": "object", "properties": {}}
     if parameters.setdefault("type", "object") != "object":
         raise InvalidRequest(f"{path}.parameters.type: must be 'object'", f"{path}.parameters.type")
-    return ToolSpec(function.name, function.description or "", parameters, function.strict is not False)
+    return ToolSpec(function.name, function.description or "", parameters, function.strict)
 
 
 def _server(tool: Tool, taken: Mapping[str, Any], path: str) -> tuple[str, tuple[str, ...] | None]:

@@ -107,7 +107,7 @@ class Message(Wire):
 
 
 class Function(Wire):
-    """A tool that the client runs. Strict unless it says no."""
+    """A tool that the client runs."""
 
     name: Name
     description: Description | None = None
