@@ -62,12 +62,16 @@ class ContextTooLong(InvalidRequest):
     code = "context_too_long"
 
     def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None, *, at_least: bool = False) -> None:
-        hint = "" if fork_at is None else f"; a fork at item {fork_at} would fit"
-        some = "at least " if at_least else ""
-        super().__init__(
-            f"the prompt has {some}{prompt_tokens} tokens; the model takes at most {limit}{hint}", "messages"
-        )
         self.prompt_tokens, self.limit, self.fork_at = prompt_tokens, limit, fork_at
+        self.size = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
+        """How many tokens the prompt has, in words."""
+        hint = "" if fork_at is None else f"; {self.hint}"
+        super().__init__(f"the prompt has {self.size} tokens; the model takes at most {limit}{hint}", "messages")
+
+    @property
+    def hint(self) -> str:
+        """What to do about it, in words; empty where there is nothing to tell."""
+        return "" if self.fork_at is None else f"a fork at item {self.fork_at} would fit"
 
     @property
     def data(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.responses import Response
@@ -26,11 +26,14 @@ INTERNAL = "internal error; the server's log has the details"
 
 @dataclass(frozen=True, slots=True)
 class WireError:
-    """How a dialect tells an error. `code` None: the class's own code."""
+    """How a dialect tells an error. `code` None: the class's own code. `words` None: the error's own text; else what
+    makes the text that the dialect's clients look for.
+    """
 
     status: int
     type: str
     code: str | None = None
+    words: Callable[[Any], str] | None = None
 
 
 ErrorTable = Mapping[type[TenutoError], WireError]
@@ -60,7 +63,9 @@ class ErrorForm:
 
     def told(self, exc: TenutoError) -> Shape:
         """The body for an error."""
-        return self.body(_problem(exc), self.entry(type(exc)))
+        entry = self.entry(type(exc))
+        problem = _problem(exc)
+        return self.body(problem if entry.words is None else replace(problem, message=entry.words(exc)), entry)
 
     def told_of_run(self, message: str | None, code: str | None, run_id: str) -> tuple[int, Shape]:
         """Status and body for a run that ended in failure, known only by its error's code."""

@@ -218,7 +218,10 @@ def test_a_context_that_is_too_long_is_told_with_its_sizes(
 ) -> None:
     status, error = send(as_ada, json.dumps(body).encode(), path)
     assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", param)
-    assert error["message"] == f"the prompt has {error['prompt_tokens']} tokens; the model takes at most 256"
+    assert error["message"] == (
+        "This model's maximum context length is 256 tokens."
+        f" However, your messages resulted in {error['prompt_tokens']} tokens."
+    )
     still_serves(as_ada)
 
 

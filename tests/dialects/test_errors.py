@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -37,6 +38,21 @@ def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
     assert ERRORS.entry(Stricter) == OPENAI[errors.SessionBusy]
 
 
+def test_what_is_only_known_to_be_too_long_is_told_as_that() -> None:
+    told = _json(ERRORS, errors.ContextTooLong(900, 512, at_least=True))
+    assert told["error"]["message"] == (
+        "This model's maximum context length is 512 tokens. However, your messages resulted in at least 900 tokens."
+    )
+
+
+def test_a_dialect_may_say_an_error_in_words_of_its_own() -> None:
+    words = "prompt is too long: {0.prompt_tokens} tokens > {0.limit} maximum".format
+    entry = replace(OPENAI[errors.ContextTooLong], words=words)
+    form = replace(ERRORS, table={**OPENAI, errors.ContextTooLong: entry})
+    told = _json(form, errors.ContextTooLong(900, 512, 3))
+    assert told["error"]["message"] == "prompt is too long: 900 tokens > 512 maximum"
+
+
 @pytest.mark.parametrize(
     ("raised", "body"),
     [
@@ -47,7 +63,8 @@ def test_an_error_without_an_entry_is_told_as_the_one_above_it() -> None:
         (
             errors.ContextTooLong(900, 512, 3),
             {
-                "message": "the prompt has 900 tokens; the model takes at most 512; a fork at item 3 would fit",
+                "message": "This model's maximum context length is 512 tokens."
+                " However, your messages resulted in 900 tokens. A fork at item 3 would fit.",
                 "type": "invalid_request_error",
                 "param": "messages",
                 "code": "context_length_exceeded",

@@ -41,6 +41,16 @@ from tenuto.errors import (
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
 from tenuto.runtime.http.shape import Shape
 
+
+def _too_long(error: ContextTooLong) -> str:
+    """In OpenAI's words, which clients look for before they shorten the conversation."""
+    hint = error.hint and f" {error.hint.capitalize()}."
+    return (
+        f"This model's maximum context length is {error.limit} tokens."
+        f" However, your messages resulted in {error.size} tokens.{hint}"
+    )
+
+
 OPENAI: ErrorTable = {
     TenutoError: WireError(500, "server_error"),
     InvalidRequest: WireError(400, "invalid_request_error"),
@@ -48,7 +58,7 @@ OPENAI: ErrorTable = {
     IdempotencyMismatch: WireError(422, "invalid_request_error"),
     MissingToolResults: WireError(400, "invalid_request_error"),
     # Agents look for this code to decide that they must shorten the conversation.
-    ContextTooLong: WireError(400, "invalid_request_error", "context_length_exceeded"),
+    ContextTooLong: WireError(400, "invalid_request_error", "context_length_exceeded", _too_long),
     TemplateFailed: WireError(400, "invalid_request_error"),
     Unauthenticated: WireError(401, "authentication_error", "invalid_api_key"),
     Forbidden: WireError(403, "permission_error"),
