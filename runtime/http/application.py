@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from http.client import METHOD_NOT_ALLOWED
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -40,7 +41,8 @@ def application(dialects: Dialects, keys: Keys, settings: HttpSettings) -> ASGIA
 
 
 class Recognition:
-    """ASGI middleware: notes whose request it is. Outermost, as every refusal is told in its dialect's form."""
+    """ASGI middleware: which route a request means, and whose it is. Outermost, as every refusal is told in its
+    dialect's form."""
 
     def __init__(self, app: ASGIApp, dialects: Dialects) -> None:
         self._app, self._dialects = app, dialects
@@ -53,6 +55,9 @@ class Recognition:
         """
         match scope["type"]:
             case "http" | "websocket":
+                path = self._dialects.route_path(scope["path"])
+                if path != scope["path"]:
+                    scope = {**scope, "path": path, "raw_path": quote(path).encode()}
                 recognise(scope, self._dialects.of(scope))
             case "lifespan":
                 recognise(scope, self._dialects.house)

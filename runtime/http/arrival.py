@@ -1,11 +1,13 @@
-"""A body while it arrives: how large, how slow, and how much of the memory for bodies it may take. Pure ASGI."""
+"""A body while it arrives: how large, inflated, how slow, and how much of the memory for bodies it takes. Pure ASGI."""
 
 from typing import Any
 
 import anyio
+import anyio.to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenuto.errors import BodyTooLarge, InvalidRequest, Overloaded, TenutoError
+from tenuto.runtime.http.inflating import Inflater
 from tenuto.runtime.http.refusal import refuse
 from tenuto.sessions.shares import Shares
 
@@ -13,6 +15,8 @@ LARGEST_AT_ONCE = 16
 """So many bodies of the largest size may be in memory together, and any number of smaller ones that take no more."""
 _SMALL_BYTES = 64 << 10
 """What each request may bring without a look at the others: connections are few enough for that."""
+_AT_ONCE = 4
+"""So many pieces of a compressed body are inflated on the event loop in a row: a millisecond."""
 RETRY_AFTER_S = 1.0
 WHAT = "the memory for requests"
 
@@ -53,10 +57,12 @@ class Bodies:
 
 class Arrival:
     """One request whose body is counted and timed while it is read; what is wrong with it is the answer, whatever
-    the app does."""
+    the app does. Of a compressed body, what comes out is counted, and the app reads that."""
 
-    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, send: Send) -> None:
-        self._bodies = bodies
+    def __init__(
+        self, bodies: Bodies, scope: Scope, receive: Receive, send: Send, inflater: Inflater | None = None
+    ) -> None:
+        self._bodies, self._inflater = bodies, inflater
         self._scope, self._receive, self._send = scope, receive, send
         self._deadline = anyio.current_time() + bodies.arrival_s
         self._read = 0
@@ -100,9 +106,30 @@ class Arrival:
             raise self._wrong
         if late:
             raise self._refused(InvalidRequest(f"the body did not arrive within {self._bodies.arrival_s:g} s"))
-        self._count(len(message.get("body", b"")))
-        self._whole = not message.get("more_body", False)
+        is_last = not message.get("more_body", False)
+        if self._inflater is None:
+            self._count(len(message.get("body", b"")))
+        else:
+            message = {**message, "body": await self._inflated(self._inflater, message.get("body", b""), is_last)}
+        self._whole = is_last
         return message
+
+    async def _inflated(self, inflater: Inflater, data: bytes, is_last: bool) -> bytes:
+        """What a piece of a body becomes: each bit of that is counted before the next is made."""
+        found: list[bytes] = []
+        try:
+            inflater.push(data)
+            while inflater.has_more:
+                if self._wrong is not None:  # it has given way meanwhile
+                    raise self._wrong
+                at_once = len(found) < _AT_ONCE
+                found.append(inflater.read() if at_once else await anyio.to_thread.run_sync(inflater.read))
+                self._count(len(found[-1]))
+            if is_last:
+                inflater.finish()
+        except InvalidRequest as wrong:
+            raise self._refused(wrong) from None
+        return b"".join(found)
 
     def _count(self, more: int) -> None:
         self._read += more

@@ -30,14 +30,8 @@ async def read_body(request: Request) -> bytes:
     """The whole body.
 
     Raises:
-        InvalidRequest: it is encoded.
         ClientGone: the client went away in the middle of it.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise InvalidRequest(
-            f"Content-Encoding {encoding!r} is not supported; send the body uncompressed", "Content-Encoding"
-        )
     try:
         # Not `request.body()`, which keeps it for as long as the answer's stream goes on.
         return b"".join([piece async for piece in request.stream()])

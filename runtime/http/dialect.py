@@ -1,5 +1,6 @@
 """What a dialect is to the server: its routes, the form of its errors, and how its requests are told from others'."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from starlette.types import Scope
 from tenuto.runtime.http.errors import ErrorForm
 
 _KEY = "tenuto.dialect"
+_PREFIX = "/v1"
+_SLASHES = re.compile("//+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +48,17 @@ class Dialects:
                 self._fixed[path] = (*self._fixed.get(path, ()), dialect)
         _check(self.all)
 
+    def route_path(self, path: str) -> str:
+        """The path of a route that a client means by a path: clients double slashes, and leave out or repeat `/v1`."""
+        if self._leads(path):
+            return path
+        bare = _SLASHES.sub("/", path)
+        meant = (bare, f"{_PREFIX}{bare}", bare.removeprefix(_PREFIX))
+        return next((one for one in meant if self._leads(one)), path)
+
     def of(self, scope: Scope) -> Dialect:
         """Whose request it is."""
-        path = scope["path"]
-        owners = self._owners(path) or self._owners(path.removesuffix("/") if path.endswith("/") else f"{path}/")
+        owners = self._leads(scope["path"])
         if len(owners) == 1:
             return owners[0]
         names = set(Headers(scope=scope).keys())
@@ -59,6 +69,10 @@ class Dialects:
     def errors_of(self, scope: Scope) -> ErrorForm:
         """The form in which a request's client reads errors."""
         return self.of(scope).errors
+
+    def _leads(self, path: str) -> tuple[Dialect, ...]:
+        """The dialects that have a route for a path, or for the one that it is redirected to."""
+        return self._owners(path) or self._owners(path.removesuffix("/") if path.endswith("/") else f"{path}/")
 
     def _owners(self, path: str) -> tuple[Dialect, ...]:
         if path in self._fixed:

@@ -1,7 +1,7 @@
 """What no request may do, whoever sends it: foreign hosts and origins, bodies too large or not JSON. Pure ASGI.
 
 A browser lets any web page send requests to this machine, and DNS rebinding lets the page read the answers. So the
-Host must be one of ours, an Origin must be known, and there are no CORS headers.
+Host must be one of ours, an Origin must be known, and only pages of listed origins may read what is answered.
 """
 
 import re
@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError
 from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.http.arrival import Arrival, Bodies
+from tenuto.runtime.http.cors import Cors
+from tenuto.runtime.http.inflating import Inflater
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 
 ANY = "*"
@@ -21,6 +23,7 @@ ARRIVAL_S = 60.0
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _MOST_DIGITS = 18
+_OF_ENCODING = (b"content-encoding", b"content-length")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -31,7 +34,7 @@ def host_name(header: str) -> str | None:
 
 
 class Guard:
-    """ASGI middleware. Loopback names are always allowed; `hosts` may hold `*`, `origins` are as browsers send them."""
+    """ASGI middleware. Loopback names are always allowed; `hosts` may hold `*`, `origins` are as `Cors` lists them."""
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._hosts = frozenset(host_name(host) or host.lower() for host in hosts)
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._cors = Cors(origins)
         self._bodies = Bodies(max_body_bytes, arrival_s)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,22 +56,28 @@ class Guard:
         Raises:
             UnknownScope: it is neither a request nor a WebSocket.
         """
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] not in ("http", "websocket"):
+            raise UnknownScope(scope)
+        send = self._cors.readable(scope, send)
         try:
             has_body = self._check(scope)
+            inflater = _inflater(scope) if has_body else None
         except TenutoError as exc:
             await refuse(exc, scope, receive, send, close=True)
             return
-        if has_body:
-            await Arrival(self._bodies, scope, receive, send).run(self._app)
+        if (preflight := self._cors.preflight(scope)) is not None:
+            await preflight(scope, receive, send)
+        elif has_body:
+            bare = scope if inflater is None else _without_encoding(scope)
+            await Arrival(self._bodies, bare, receive, send, inflater).run(self._app)
         else:
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> bool:
         """Raise what is wrong; tell whether the request has a body."""
-        if scope["type"] == "lifespan":
-            return False
-        if scope["type"] not in ("http", "websocket"):
-            raise UnknownScope(scope)
         headers = Headers(scope=scope)
         self._check_host(headers.getlist("host"))
         self._check_origin(headers.getlist("origin"), headers["host"])
@@ -107,7 +116,19 @@ class Guard:
         except ValueError:
             return False
         ours = is_loopback(name) or parts.netloc == host
-        return (ours and parts.scheme in ("http", "https")) or origin in self._origins
+        return (ours and parts.scheme in ("http", "https")) or self._cors.lists(origin)
+
+
+def _inflater(scope: Scope) -> Inflater | None:
+    """What undoes the compression of a body, if it is compressed. Raises InvalidRequest."""
+    encoding = Headers(scope=scope).get("content-encoding", "identity")
+    return None if encoding.strip().lower() == "identity" else Inflater(encoding)
+
+
+def _without_encoding(scope: Scope) -> Scope:
+    """The request for those who read its body as it comes out."""
+    headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _OF_ENCODING]
+    return {**scope, "headers": headers}
 
 
 def _check_type(content_type: str) -> None:

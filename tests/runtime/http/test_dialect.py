@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.application import Recognition
 from tenuto.runtime.http.auth import Authentication, Keys
-from tenuto.runtime.http.dialect import Dialect, Dialects
+from tenuto.runtime.http.dialect import Dialect, Dialects, dialect_of
 from tenuto.runtime.http.guard import Guard
 from tenuto.runtime.http.refusal import UnknownScope
 
@@ -28,6 +28,10 @@ HOUSE = dialect("house", "/health", "/v1/models", "/v1/models/{id:path}")
 ONE = dialect("one", "/v1/chat")
 MARKED = dialect("marked", "/v1/messages", "/v1/models", "/v1/models/{id:path}", marks=frozenset({"marked-version"}))
 DIALECTS = Dialects(HOUSE, [ONE, MARKED])
+
+
+async def nothing(*_: object) -> Any:
+    raise AssertionError("never called")
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,45 @@ DIALECTS = Dialects(HOUSE, [ONE, MARKED])
 def test_a_path_tells_whose_a_request_is_and_a_header_where_it_does_not(path: str, header: str, name: str) -> None:
     headers = [(header.lower().encode(), b"1")] if header else []
     assert DIALECTS.of({"type": "http", "path": path, "headers": headers}).name == name
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/v1/chat", "/v1/chat"),
+        ("/chat", "/v1/chat"),
+        ("/models", "/v1/models"),
+        ("/models/a/b", "/v1/models/a/b"),
+        ("//v1///chat", "/v1/chat"),
+        ("//chat", "/v1/chat"),
+        ("/v1//models//x", "/v1/models/x"),
+        ("/v1/v1/messages", "/v1/messages"),
+        ("/v1/health", "/health"),
+        ("//health", "/health"),
+        ("/chat/", "/v1/chat/"),
+        ("/nothing", "/nothing"),
+        ("//evil.example", "//evil.example"),
+        ("/v1/", "/v1/"),
+        ("", ""),
+        ("/", "/"),
+    ],
+)
+def test_a_path_is_understood_without_its_prefix_and_with_doubled_slashes(path: str, route: str) -> None:
+    assert DIALECTS.route_path(path) == route
+
+
+async def test_a_request_is_of_the_dialect_of_the_route_that_its_path_means() -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+
+    for path in ("/messages", "//v1//messages"):
+        scope: Scope = {"type": "http", "path": path, "raw_path": path.encode(), "headers": []}
+        await Recognition(app, DIALECTS)(scope, nothing, nothing)
+    assert [(scope["path"], scope["raw_path"], dialect_of(scope).name) for scope in seen] == [
+        ("/v1/messages", b"/v1/messages", "marked")
+    ] * 2
 
 
 def test_two_that_cannot_be_told_apart_are_refused_at_the_start() -> None:

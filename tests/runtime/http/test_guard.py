@@ -1,5 +1,7 @@
 """What no request may do: attacks on a local server by web pages, and bodies without an end."""
 
+import gzip
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -128,11 +130,125 @@ async def test_a_post_without_a_body_needs_no_type() -> None:
         assert (await client.post("/")).status_code == 200
 
 
-async def test_a_compressed_body_is_refused_in_words() -> None:
+async def test_a_compressed_body_is_read_as_it_comes_out() -> None:
     async with _client() as client:
-        headers = {"content-type": "application/json", "content-encoding": "gzip"}
-        response = await client.post("/", content=b"{}", headers=headers)
+        packed = {"gzip": gzip.compress(b"{}"), "deflate": zlib.compress(b"{}"), "identity": b"{}"}
+        for encoding, body in packed.items():
+            response = await client.post("/", content=body, headers=JSON | {"content-encoding": encoding})
+            assert (response.status_code, response.text) == (200, "{}")
+
+
+@pytest.mark.parametrize(("encoding", "body"), [("gzip", b"{}"), ("br", b"{}"), ("gzip", gzip.compress(b"{}")[:-1])])
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused_in_words(encoding: str, body: bytes) -> None:
+    async with _client() as client:
+        response = await client.post("/", content=body, headers=JSON | {"content-encoding": encoding})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "Content-Encoding")
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, 100 * LIMIT, 64 << 20])
+async def test_the_limit_of_a_compressed_body_is_of_what_comes_out(size: int) -> None:
+    async with _client() as client:
+        for pack in (gzip.compress, zlib.compress):
+            headers = JSON | {"content-encoding": "gzip" if pack is gzip.compress else "deflate"}
+            body = pack(bytes(size))[:LIMIT]
+            response = await client.post("/", content=body, headers=headers)
+            assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
+
+
+# Pages of listed origins.
+
+
+APP_ORIGIN = "https://app.example"
+PREFLIGHT = {
+    "origin": APP_ORIGIN,
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization,content-type,x-tenuto-session",
+}
+
+
+async def test_a_page_of_a_listed_origin_may_ask_first_and_read_the_answer() -> None:
+    async with _client(origins=(APP_ORIGIN,)) as client:
+        asked = await client.options("/", headers=PREFLIGHT)
+        answer = await client.post("/", content=b"{}", headers=JSON | {"origin": APP_ORIGIN})
+    assert (asked.status_code, asked.content) == (204, b"")
+    assert asked.headers["access-control-allow-headers"] == "authorization,content-type,x-tenuto-session"
+    assert {"GET", "POST", "PUT", "DELETE"} <= set(asked.headers["access-control-allow-methods"].split(", "))
+    for response in (asked, answer):
+        assert response.headers["access-control-allow-origin"] == APP_ORIGIN
+        assert response.headers["access-control-expose-headers"] == "*"
+        assert response.headers["vary"] == "Origin"
+        assert "access-control-allow-credentials" not in response.headers
+
+
+async def test_a_page_from_outside_may_be_let_into_the_private_network() -> None:
+    async with _client(origins=(APP_ORIGIN,)) as client:
+        asked = await client.options("/", headers=PREFLIGHT | {"access-control-request-private-network": "true"})
+    assert asked.headers["access-control-allow-private-network"] == "true"
+
+
+async def test_what_is_refused_can_be_read_too() -> None:
+    async with _client(origins=(APP_ORIGIN,)) as client:
+        headers = JSON | {"origin": APP_ORIGIN}
+        for body in (Chunks(LIMIT, 3), b"x" * (LIMIT + 1)):
+            response = await client.post("/", content=body, headers=headers)
+            assert (response.status_code, response.headers["access-control-allow-origin"]) == (413, APP_ORIGIN)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://app.example.evil", "app://x", "tauri"])
+async def test_a_foreign_page_gets_nothing_but_a_refusal(origin: str) -> None:
+    """All of the web cannot be listed by its scheme, as a program's pages can."""
+    async with _client(origins=(APP_ORIGIN, "https://*", "tauri://*")) as client:
+        asked = await client.options("/", headers=PREFLIGHT | {"origin": origin})
+        answer = await client.get("/", headers={"origin": origin})
+    assert (asked.status_code, answer.status_code) == (403, 403)
+    assert "access-control-allow-origin" not in {*asked.headers, *answer.headers}
+
+
+@pytest.mark.parametrize("listed", [(), ("https://other.example",)])
+async def test_a_page_of_this_machine_that_is_not_listed_reads_nothing(listed: tuple[str, ...]) -> None:
+    async with _client(origins=listed) as client:
+        asked = await client.options("/", headers=PREFLIGHT | {"origin": "http://localhost:3000"})
+        answer = await client.get("/", headers={"origin": "http://localhost:3000"})
+    assert asked.status_code == 405
+    assert not {"access-control-allow-origin", "access-control-allow-methods"} & {*asked.headers, *answer.headers}
+
+
+@pytest.mark.parametrize(
+    ("listed", "origin"),
+    [
+        ("app://obsidian.md", "app://obsidian.md"),
+        ("tauri://localhost", "tauri://localhost"),
+        ("vscode-webview://*", "vscode-webview://0l2kq6v1v4hmlu9h"),
+        ("chrome-extension://abcdefgh", "chrome-extension://abcdefgh"),
+        ("chrome-extension://*", "chrome-extension://abcdefgh"),
+        ("moz-extension://*", "moz-extension://2f1e-4d"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("https://App.Example/", "https://app.example"),
+    ],
+)
+async def test_programs_that_are_web_pages_can_be_listed(listed: str, origin: str) -> None:
+    async with _client() as client:
+        refused = await client.get("/", headers={"origin": origin})
+    assert "access-control-allow-origin" not in refused.headers
+    async with _client(origins=(listed,)) as client:
+        asked = await client.options("/", headers=PREFLIGHT | {"origin": origin})
+        answer = await client.get("/", headers={"origin": origin})
+    assert (asked.status_code, answer.status_code) == (204, 200)
+    assert answer.headers["access-control-allow-origin"] == origin
+
+
+async def test_a_preflight_to_a_foreign_host_is_refused() -> None:
+    async with _client(origins=(APP_ORIGIN,)) as client:
+        asked = await client.options("/", headers=PREFLIGHT | {"host": "rebound.example"})
+    assert asked.status_code == 403
+
+
+async def test_a_container_reaches_its_host_once_that_name_is_listed() -> None:
+    headers = {"host": "host.docker.internal:8420"}
+    async with _client() as client:
+        assert (await client.get("/", headers=headers)).status_code == 403
+    async with _client(hosts=("host.docker.internal",)) as client:
+        assert (await client.get("/", headers=headers)).status_code == 200
 
 
 class Chunks:
