@@ -13,8 +13,8 @@ from typing import Any
 import jinja2
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
-from tenuto.pipelines import looking_back
-from tenuto.pipelines.message_fields import message_fields, tool_fields
+from tenuto.pipelines import folding, looking_back
+from tenuto.pipelines.message_fields import tool_fields
 from tenuto.pipelines.placeholders import Placeholder, PlaceholderTable, to_json
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
@@ -72,6 +72,7 @@ class ChatTemplate:
             self._template = BoundedTemplate(BoundedEnvironment(to_json), text)
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
+        self._takes = folding.Takes()
         # Hugging Face gives None where there are no tools; some templates loop over them all the same.
         self._no_tools: list[Any] | None = None
         if not self._renders(_PROBE[:1], []):
@@ -80,6 +81,7 @@ class ChatTemplate:
         self._mapped_arguments = not self._renders(_PROBE, [_PROBE_TOOL]) and self._renders(
             _PROBE, [_PROBE_TOOL], mapped=True
         )
+        self._takes = folding.found_out(self._writes)
         self._closings = tuple(text for text in (self._closing(), *stop_texts) if text)
 
     @cached_property
@@ -172,7 +174,7 @@ class ChatTemplate:
         try:
             text = self._template.render(
                 **self._special_texts,
-                messages=[message_fields(table, index, item, mapped=mapped) for index, item in enumerate(items)],
+                messages=folding.messages(table, items, self._takes, mapped=mapped),
                 tools=[tool_fields(tool, table) for tool in tools] or self._no_tools,
                 add_generation_prompt=opening,
             )
@@ -189,6 +191,17 @@ class ChatTemplate:
                 raise ModelLoadFailed(str(error)) from error
             return False
         return True
+
+    def _writes(self, items: Sequence[Item]) -> bool:
+        """Whether the template takes a conversation and has a place for each item, one after the other."""
+        try:
+            parts = self._render(items, [], opening=True)
+            _require_places(items, 0, parts)
+        except TemplateFailed:
+            return False
+        owners = [part.owner for part in parts if isinstance(part, Placeholder) and part.owner is not None]
+        places = list(dict.fromkeys(owners))
+        return places == sorted(places)
 
     def _closing(self) -> str:
         """The text that closes an assistant's turn, end-of-turn token first; empty where none can be told."""

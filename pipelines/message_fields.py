@@ -1,27 +1,28 @@
 """Items and tools as Hugging Face's chat templates expect them: message dictionaries, with placeholders in them."""
 
+from collections.abc import Sequence
 from typing import Any, assert_never
 
-from tenuto.errors import TemplateFailed
 from tenuto.pipelines.placeholders import PlaceholderTable
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    ToolSpec,
+    UserItem,
+)
 
 
 def message_fields(table: PlaceholderTable, index: int, item: Item, *, mapped: bool) -> dict[str, Any]:
-    """An item in the form that templates expect, with placeholders for what others wrote.
-
-    Raises:
-        TemplateFailed: the item carries what no template of ours has a place for.
-    """
+    """An item in the form that templates expect, with placeholders for what others wrote."""
     match item:
         case SystemItem():
             return {"role": "system", "content": table.placeholder(item.text, index) if item.text else ""}
-        case UserItem(attachments=(first, *_)):
-            raise TemplateFailed(
-                f"the model cannot read the {first.kind} in the user message at item {index}", "messages"
-            )
         case UserItem():
-            return {"role": "user", "content": table.placeholder(item.text, index)}
+            return {"role": "user", "content": table.placeholder(_read(item.text, item.attachments), index)}
         case AssistantItem():
             return _assistant(table, index, item, mapped=mapped)
         case ToolResultItem():
@@ -29,10 +30,21 @@ def message_fields(table: PlaceholderTable, index: int, item: Item, *, mapped: b
                 "role": "tool",
                 "name": table.placeholder(item.name, index),
                 "tool_call_id": table.placeholder(item.call_id, index),
-                "content": table.placeholder(item.model_text, index),
+                "content": table.placeholder(_result(item), index),
             }
         case _:
             assert_never(item)
+
+
+def _result(item: ToolResultItem) -> str:
+    """Where the server called the tool, the text names what came beside it."""
+    return item.model_text if item.server else _read(item.model_text, item.attachments)
+
+
+def _read(text: str, attachments: Sequence[Attachment]) -> str:
+    """A text with a note for each thing beside it: no model of ours reads these yet."""
+    notes = (f"[{one.kind}: {one.mime_type}, not shown: the model reads text only]" for one in attachments)
+    return "\n".join((*((text,) if text else ()), *notes)) if attachments else text
 
 
 def _assistant(table: PlaceholderTable, index: int, item: AssistantItem, *, mapped: bool) -> dict[str, Any]:

@@ -65,6 +65,14 @@ class PlaceholderTable:
         self._placeholders.append(placeholder)
         return placeholder
 
+    def joined(self, *parts: str) -> Placeholder:
+        """Texts, of which some are placeholders, as one that prints as all of them: each keeps its own place."""
+        joined = Placeholder("".join(parts))
+        joined.content = "".join(part.content if isinstance(part, Placeholder) else part for part in parts)
+        owners = (part.owner for part in parts if isinstance(part, Placeholder))
+        joined.owner, joined.raw, joined.table = next(owners, None), False, self
+        return joined
+
     def fill(self, value: Any, owner: int | None) -> Any:
         """JSON with a placeholder for every string in it, keys among them."""
         match value:

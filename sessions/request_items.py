@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, item_to_json
+from tenuto.sessions.orphans import adopted
 from tenuto.sessions.visible import VisibleHistory, canonical
 
 
@@ -23,8 +24,8 @@ class RequestItems:
 
     @cached_property
     def canonical(self) -> list[Item]:
-        """The items as sessions keep them."""
-        return canonical(self.items)
+        """The items as sessions keep them, where they are a whole history."""
+        return canonical(adopted(self.items))
 
     @cached_property
     def history(self) -> VisibleHistory:

@@ -58,8 +58,6 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
             raise InvalidRequest(
                 "the system message differs from the session's; to change it, send the whole history", "messages"
             )
-        if any(isinstance(item, SystemItem) for item in request[start:]):
-            raise InvalidRequest("a system message cannot be appended to a session", "messages")
     new = list(request[start:])
     _check_results(session, new, outstanding_only=True)
     since = last_round(session)  # a result belongs to a call of that round, or of one that comes with it

@@ -124,7 +124,7 @@ def difference(stored: Item, given: Item) -> str | None:
         return f"kind ({given.kind})"
     if stored.text != given.text:
         return "text"
-    if isinstance(stored, UserItem) and isinstance(given, UserItem) and stored.attachments != given.attachments:
+    if isinstance(stored, _CARRYING) and isinstance(given, _CARRYING) and stored.attachments != given.attachments:
         return "attachments"
     if isinstance(stored, AssistantItem) and isinstance(given, AssistantItem):
         if given.reasoning and stored.reasoning != given.reasoning:
@@ -136,6 +136,9 @@ def difference(stored: Item, given: Item) -> str | None:
         if _ids_differ(stored.call_id, given.call_id):
             return "call id"
     return None
+
+
+_CARRYING = (UserItem, ToolResultItem)
 
 
 def _calls_difference(stored: Sequence[ToolCall], given: Sequence[ToolCall]) -> str | None:
@@ -158,7 +161,7 @@ def _ids_differ(stored: str, given: str) -> bool:
 def _content(item: Item) -> bytes:
     """All of a visible item that both sides always have: no reasoning and no call ids."""
     content: list[object] = [item.kind, item.text]
-    if isinstance(item, UserItem) and item.attachments:  # without any, digests are as they were before there were some
+    if isinstance(item, _CARRYING) and item.attachments:  # without any, digests are as they were before there were some
         content.append([[one.kind, one.mime_type, one.data, one.uri] for one in item.attachments])
     if isinstance(item, AssistantItem):
         content.append([[call.name, canonical_arguments(call.arguments)] for call in item.calls])
