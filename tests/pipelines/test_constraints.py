@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -172,6 +173,49 @@ def test_a_model_without_a_call_format_cannot_be_made_to_call(embedded_tokenizer
     assert codec.unenforced([EMPTY], parallel=True) == ()
     with pytest.raises(InvalidRequest, match="no way to call"):
         codec.grammar([EMPTY], ToolChoice.REQUIRED, parallel=True)
+
+
+EXACT, MORE = '{"expression": "1"}', '{"expression": "1", "units": "none"}'
+WRONG, NOTHING = '{"expression": [1]}', "{}"
+
+
+@pytest.mark.parametrize(
+    ("strict", "more", "taken"),
+    [
+        (None, {}, {EXACT, MORE}),
+        (None, {"additionalProperties": False}, {EXACT}),
+        (None, {"additionalProperties": True}, {EXACT, MORE}),
+        (True, {}, {EXACT}),
+        (False, {}, {EXACT, MORE, WRONG, NOTHING}),
+    ],
+)
+def test_a_schema_is_held_as_it_is_written_and_closed_only_where_strict(
+    embedded_codec: TemplateCodec,
+    embedded_tokenizer: Tokenizer,
+    strict: bool | None,
+    more: dict[str, Any],
+    taken: set[str],
+) -> None:
+    """Held shut, a model that writes one more argument is steered into another one's name."""
+    tool = ToolSpec("f", "", schema({"expression": TEXT}, ["expression"], **more), strict)
+    source = embedded_codec.grammar([tool], ToolChoice.REQUIRED, parallel=True)
+    assert source is not None
+
+    def takes(arguments: str) -> bool:
+        constraint = embedded_codec.constraint(source)
+        for token in embedded_tokenizer.template_tokens(call_text("f", arguments)):
+            if token not in allowed(constraint.mask(), embedded_codec.info.vocabulary):
+                return False
+            constraint.accept(token)
+        return True
+
+    assert {arguments for arguments in (EXACT, MORE, WRONG, NOTHING) if takes(arguments)} == taken
+
+
+def test_tools_that_differ_in_strict_alone_have_grammars_of_their_own(embedded_codec: TemplateCodec) -> None:
+    ways = [replace(CALCULATOR, strict=strict) for strict in (None, True, False)]
+    sources = [embedded_codec.grammar([tool], ToolChoice.AUTO, parallel=True) for tool in ways]
+    assert len({source.lark for source in sources if source is not None}) == 3
 
 
 LOOSE_TURN = call_text("loose", '{"anything": ["goes", 1]}') + "<|im_end|>"

@@ -38,7 +38,7 @@ def sessions(draw: st.DrawFn) -> Session:
     session = Session("u", "alice", "s", draw(st.floats(0, 1e10)), 2.0, items=draw(st.lists(items, max_size=4)))
     session.user = draw(st.none() | words)
     session.parent = draw(st.none() | st.builds(Parent, identifiers, st.integers(0, 9)))
-    spec = st.builds(ToolSpec, identifiers, words, st.just({"type": "object"}), st.booleans())
+    spec = st.builds(ToolSpec, identifiers, words, st.just({"type": "object"}), st.none() | st.booleans())
     session.server_tools = draw(st.none() | st.lists(spec, max_size=2, unique_by=lambda tool: tool.name).map(tuple))
     session.notes = draw(st.dictionaries(words.map(lambda key: "".join(key.split())).filter(bool), words))
     for name in draw(st.sets(words.filter(bool), max_size=2)):
@@ -100,6 +100,15 @@ def test_a_document_that_is_not_ours_is_refused_by_its_place(changes: dict[str, 
 
 def tool(**changes: Any) -> dict[str, Any]:
     return {"name": "f", "description": "", "parameters": {"type": "object"}} | changes
+
+
+@pytest.mark.parametrize(("kept", "strict"), [({}, None), ({"strict": True}, True), ({"strict": False}, False)])
+def test_a_document_keeps_how_its_tools_are_held_to_their_schemas(kept: dict[str, Any], strict: bool | None) -> None:
+    """Documents of earlier versions say `strict: true` of every tool."""
+    document = {"version": 1, "created_at": 1.0, "updated_at": 2.0, "items": [], "tools": [tool(**kept)]}
+    restored = restore(document, "alice", "s")
+    assert restored.server_tools == (ToolSpec("f", "", {"type": "object"}, strict),)
+    assert restore(export(restored), "alice", "s").server_tools == restored.server_tools
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def spec(name: str, /, **properties: str) -> ToolSpec:
         "properties": {key: {"type": kind} for key, kind in properties.items()},
         "required": list(properties),
     }
-    return ToolSpec(name, f"The tool {name}.", schema)
+    return ToolSpec(name, f"The tool {name}.", schema, strict=True)
 
 
 @dataclass
