@@ -101,8 +101,10 @@ class Directory:
         user: str | None,
         request: RequestItems,
         fetch: Callable[[str, str], Awaitable[Session | None]] | None = None,
+        *,
+        hint: str | None = None,
     ) -> tuple[Session, int] | None:
-        """The stored session that a request without an id repeats, and how many of its items.
+        """The stored session that a request without an id repeats, and how many of its items; `hint`: its client's.
 
         `fetch` gets a session through its owner, by principal and id; without it nobody else may use this object.
         """
@@ -115,7 +117,7 @@ class Directory:
             session = await self._by_uid(uid, fetch or self.get)
             if session is not None:
                 candidates.append((session, at))
-        return match.choose(candidates, request)
+        return match.choose(candidates, request, hint)
 
     async def commit(self, draft: Draft, *changes: Beside) -> None:
         """Commit a draft with what belongs beside it, and let the session be what it says. Cancelling does not stop it.

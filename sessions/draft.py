@@ -145,5 +145,5 @@ class Draft:
                 setattr(session, name, getattr(ahead, name))
 
 
-_ROW = ("updated_at", "implicit", "expires_at", "server_tools", "approved", "open_run")
+_ROW = ("updated_at", "implicit", "expires_at", "server_tools", "approved", "open_run", "hint")
 """What of a session's row a step may change."""

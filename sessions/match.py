@@ -38,16 +38,20 @@ def fits(session: Sequence[Item], history: VisibleHistory, request: RequestItems
     )
 
 
-def choose(candidates: Sequence[tuple[Session, int]], request: RequestItems) -> tuple[Session, int] | None:
+def choose(
+    candidates: Sequence[tuple[Session, int]], request: RequestItems, hint: str | None = None
+) -> tuple[Session, int] | None:
     """Of sessions and how many items of each a digest names, the one that the request repeats, and how many items.
 
-    All of them, where one session fits as a whole; where several do, it is none. Else all up to the end of a turn, of a
-    session that has gone further; where several have, they must be the same up to there.
+    All of them, where one session fits as a whole; where several do, it is the only one of the request's hint, or none.
+    Else all up to the end of a turn, of a session that has gone further; where several have, they must be the same up
+    to there.
     """
     complete = {session.uid: session for session, _ in candidates if fits(session.items, session.history, request)}
     if complete:
-        only = next(iter(complete.values()))
-        return (only, len(only.items)) if len(complete) == 1 else None
+        hinted = [session for session in complete.values() if hint is not None and session.hint == hint]
+        (only, *others) = hinted or complete.values()
+        return None if others else (only, len(only.items))
     further = [
         (session, at)
         for session, at in candidates

@@ -31,7 +31,7 @@ class Session:
     `uid` is unique over all principals and never reused; `id` is what the client knows, unique for its principal.
     `implicit`: made without the client naming it. `stored`: false keeps it in memory only. `server_tools` is the
     server's tool list as frozen at the first turn, None before that. `approved` holds the tools that a person has
-    approved for the rest of the session.
+    approved for the rest of the session. `hint` is what its client last said of which conversation it is.
     """
 
     uid: str
@@ -42,6 +42,7 @@ class Session:
     implicit: bool = False
     stored: bool = True
     user: str | None = None
+    hint: str | None = None
     expires_at: float | None = None
     parent: Parent | None = None
     items: list[Item] = field(default_factory=list)

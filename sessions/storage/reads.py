@@ -80,7 +80,7 @@ def _session(connection: Connection, row: RowMapping) -> Session:
 def _whole_session(connection: Connection, row: RowMapping) -> Session:
     uid, tools = row["uid"], row["server_tools"]
     parent = None if row["parent_uid"] is None else Parent(row["parent_uid"], row["parent_at"])
-    names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "expires_at", "open_run")
+    names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "hint", "expires_at", "open_run")
     items = _items(connection, uid)
     session = Session(
         **{name: row[name] for name in names},

@@ -59,6 +59,7 @@ sessions = Table(
     Column("open_run", String),
     Column("items", Integer, nullable=False),
     Column("visible_digest", String, nullable=False),
+    Column("hint", String),
     UniqueConstraint("principal", "id"),
     Index("ix_sessions_created", "principal", "created_at", "id"),
     Index("ix_sessions_visible", "principal", "visible_digest", "user"),

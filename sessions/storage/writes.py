@@ -206,6 +206,7 @@ def _session_row(session: Session) -> Row:
         "open_run": session.open_run,
         "items": len(session.items),
         "visible_digest": shortened(session.history.digest(session.items)),
+        "hint": session.hint,
     }
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tenuto.sessions import match
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.request_items import RequestItems
+from tenuto.sessions.session import Session
 from tenuto.sessions.visible import VisibleHistory
 
 HI, HO, NEW = UserItem("hi"), AssistantItem("ho"), UserItem("new")
@@ -61,6 +62,32 @@ def test_call_ids_decide_where_the_digest_cannot() -> None:
     assert VisibleHistory().digest([HI, asking("1")]) == VisibleHistory().digest([HI, asking("2")])
     assert fits([HI, asking("1")], [HI, asking("1"), NEW])
     assert not fits([HI, asking("2")], [HI, asking("1"), NEW])
+
+
+def candidate(uid: str, hint: str | None = None) -> tuple[Session, int]:
+    return Session(uid, "p", uid, 0.0, 0.0, hint=hint, items=[HI, HO]), 2
+
+
+def chosen(*candidates: tuple[Session, int], hint: str | None) -> str | None:
+    found = match.choose(candidates, RequestItems([HI, HO, NEW]), hint)
+    return None if found is None else found[0].uid
+
+
+def test_where_several_sessions_fit_the_hint_decides() -> None:
+    assert chosen(candidate("a", "x"), candidate("b", "y"), hint="y") == "b"
+    assert chosen(candidate("a", "x"), candidate("b"), candidate("c"), hint="x") == "a"
+
+
+def test_a_hint_that_decides_nothing_leaves_it_undecided() -> None:
+    assert chosen(candidate("a", "x"), candidate("b", "x"), hint="x") is None
+    assert chosen(candidate("a", "x"), candidate("b", "y"), hint="z") is None
+    assert chosen(candidate("a"), candidate("b"), hint=None) is None
+
+
+def test_a_hint_keeps_nobody_from_the_only_session_that_fits() -> None:
+    """Clients send one hint for several conversations, and none for others."""
+    for mine, theirs in (("x", "y"), (None, "y"), ("x", None)):
+        assert chosen(candidate("a", mine), hint=theirs) == "a"
 
 
 SERVER = AssistantItem("Let me see. ", calls=(ToolCall("s1", "look", "{}", server=True),))

@@ -1,5 +1,7 @@
 """The paragraph `Match`: which session a request without an id goes on with."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
@@ -75,6 +77,24 @@ async def test_a_request_that_fits_two_sessions_goes_on_with_neither(open_proces
     again = await process.ask([UserItem("one"), AssistantItem("one"), UserItem("two")], None)
     assert again.session_id not in twins
     assert await parent_of(process, again) is None
+
+
+async def test_of_two_sessions_that_fit_it_goes_on_with_the_one_of_its_clients_hint(
+    open_process: Open, tmp_path: Path
+) -> None:
+    process = await open_process()
+    first, second = [await process.ask("one", None, hint=hint) for hint in ("x", "y")]
+    told = [UserItem("one"), AssistantItem("one"), UserItem("two")]
+    assert (await process.ask(told, None, hint="y")).session_id == second.session_id
+    later = await open_process(left=process.left_behind(tmp_path))
+    assert (await later.ask([*told[:2], UserItem("three")], None, hint="x")).session_id == first.session_id
+
+
+async def test_a_session_keeps_its_last_hint(open_process: Open) -> None:
+    process = await open_process()
+    for said, hint in (("one", "x"), ("two", None), ("three", "y"), ("four", None)):
+        await process.ask(said, hint=hint)
+    assert (await process.session()).hint == "y"
 
 
 async def test_a_session_that_has_gone_further_is_forked(open_process: Open) -> None:
