@@ -32,12 +32,12 @@ from tenuto.runtime.http.docs_page import DocsApi
 from tenuto.runtime.http.errors import ErrorForm
 from tenuto.runtime.http.openapi import document
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
-from tenuto.runtime.loop.intake import Defaults
-from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.models import Model, Models, Names
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
@@ -204,7 +204,7 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
         stack.push_async_callback(engine.stop)
         temperature = pipeline.temperature if settings.temperature is None else settings.temperature
         loaded.append(Model(id, pipeline.codec, engine, backend, time(), temperature))
-    return Models(loaded)
+    return Models(loaded, Names(settings.alias, settings.strict_model_names))
 
 
 def _require_distinct(models: Sequence[str]) -> None:

@@ -77,7 +77,11 @@ def _options() -> list[click.Parameter]:
     from tenuto.runtime.config import Settings, flag, takes_several
 
     return [
-        click.Option([flag(name), name], multiple=takes_several(name), help=field.description, metavar=_metavar(name))
+        click.Option([flag(name), name], is_flag=True, default=None, help=field.description)
+        if field.annotation is bool
+        else click.Option(
+            [flag(name), name], multiple=takes_several(name), help=field.description, metavar=_metavar(name)
+        )
         for name, field in Settings.model_fields.items()
     ]
 

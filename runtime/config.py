@@ -59,6 +59,20 @@ def _objects(value: Any) -> Any:
     return value
 
 
+def _pairs(value: Any) -> Any:
+    """Flags and the environment have no tables: there, each pair is written NAME=VALUE."""
+    if isinstance(value, dict):
+        return tuple(value.items())
+    return tuple(_pair(each) if isinstance(each, str) else each for each in _several(value))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
 def _words(value: Any) -> Any:
     """`all` and `none` are words, however they came; anything else is a list of names."""
     names = _several(value)
@@ -106,6 +120,13 @@ class Settings(BaseSettings):
         min_length=1,
         description="Model to load: embedded, a GGUF file, an MLX folder, hf:OWNER/REPO[:QUANT] or scripted:FILE.",
     )
+    alias: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(_pairs)] = Field(
+        (),
+        description="Another name for a model: NAME=MODEL, where NAME may be a glob; in tenuto.toml, also a table.",
+    )
+    strict_model_names: bool = Field(
+        False, description="Refuse unknown model names; a model that is served alone answers to any name otherwise."
+    )
     context: int | None = Field(
         None, ge=256, description="Context length per sequence, in tokens; default: the model's own."
     )
@@ -129,7 +150,10 @@ class Settings(BaseSettings):
         description="API key with an identity: {key, name, person, admin}; in tenuto.toml, a table [[keys]].",
     )
     allowed_hosts: Names = Field((), description="Host header to accept besides the listening address.")
-    allowed_origins: Names = Field((), description="Origin that browsers may call from, e.g. https://example.org.")
+    allowed_origins: Names = Field(
+        (),
+        description="Origin whose pages may call, e.g. https://example.org or vscode-webview://*.",
+    )
     max_body_bytes: ByteSize = Field(
         ByteSize(16 << 20), gt=0, description="Largest request body; 16 of them may arrive at a time."
     )
@@ -237,9 +261,10 @@ def flag(name: str) -> str:
 
 
 def command_line(flags: Mapping[str, Any]) -> list[str]:
-    """The words that give these settings on a command line. A tuple is given value by value."""
+    """The words that give these settings on a command line. A tuple is given value by value, a switch without any."""
     several = {name: value if isinstance(value, tuple) else (value,) for name, value in flags.items()}
-    return [word for name, values in several.items() for value in values for word in (flag(name), str(value))]
+    words = ((flag(name), value) for name, values in several.items() for value in values)
+    return [word for name, value in words for word in ([name] if value is True else [name, str(value)])]
 
 
 def variable(name: str) -> str:

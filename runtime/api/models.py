@@ -23,4 +23,4 @@ class ModelsApi:
 
     async def show(self, request: Request) -> Response:
         """One model."""
-        return answered(model_answer(self.models.find(request.path_params["id"])))
+        return answered(model_answer(self.models.known(request.path_params["id"])))

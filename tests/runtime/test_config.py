@@ -1,17 +1,21 @@
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
 from tenuto.errors import ConfigurationError
+from tenuto.runtime.cli import _options
 from tenuto.runtime.config import CONFIG, Key, Settings, command_line, flag, load, takes_several, variable
 
 SAMPLES: dict[str, tuple[str, str, Any]] = {
     # field: (as a flag or variable, as TOML, as it is then)
     "model": ("scripted:a.json", '["scripted:a.json"]', ("scripted:a.json",)),
+    "alias": ("gpt-*=small", '["gpt-*=small"]', (("gpt-*", "small"),)),
+    "strict_model_names": ("true", "true", True),
     "context": ("4096", "4096", 4096),
     "slots": ("3", "3", 3),
     "threads": ("5", "5", 5),
@@ -230,5 +234,23 @@ def test_the_keys_of_the_documentation_can_be_used_as_they_stand() -> None:
 
 
 def test_settings_become_the_command_line_that_gives_them() -> None:
-    flags = {"max_body_bytes": 1024, "model": ("a", "b")}
-    assert command_line(flags) == ["--max-body-bytes", "1024", "--model", "a", "--model", "b"]
+    flags = {"max_body_bytes": 1024, "model": ("a", "b"), "strict_model_names": True}
+    words = ["--max-body-bytes", "1024", "--model", "a", "--model", "b", "--strict-model-names"]
+    assert command_line(flags) == words
+
+
+def test_aliases_may_be_a_table() -> None:
+    Path("tenuto.toml").write_text('[alias]\n"gpt-*" = "small"\nclaude = "large"\n')
+    assert load().alias == (("gpt-*", "small"), ("claude", "large"))
+
+
+@pytest.mark.parametrize("alias", ["small", "=small", "gpt=", ""])
+def test_an_alias_without_a_name_or_a_model_is_refused(alias: str) -> None:
+    with pytest.raises(ConfigurationError, match="NAME=VALUE"):
+        load({"alias": (alias,)})
+
+
+def test_switches_are_options_without_a_value() -> None:
+    (option,) = [one for one in _options() if one.name == "strict_model_names"]
+    assert isinstance(option, click.Option)
+    assert (option.is_flag, option.default) == (True, None)
