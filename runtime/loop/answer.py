@@ -23,7 +23,7 @@ from tenuto.runtime.loop.events import (
     ToolReturned,
     Usage,
 )
-from tenuto.runtime.loop.options import Unenforced
+from tenuto.runtime.loop.options import RunOptions
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
 
@@ -66,6 +66,7 @@ def gone_on(answer: Answer) -> Answer:
         answer.run_id,
         answer.session_id,
         answer.model,
+        answer.leg_id,
         server_calls=list(answer.server_calls),
         diagnostics=list(answer.diagnostics),
     )
@@ -87,14 +88,17 @@ def with_broken_call(answer: Answer, event: CallBroken) -> None:
     answer.diagnostics.append({"kind": "broken_call", "reason": event.reason, "text": event.text})
 
 
-def with_unenforced(answer: Answer, unenforced: Sequence[Unenforced]) -> Answer:
-    """Note for the client what it asked for and the model could not be held to."""
-    answer.diagnostics += [{"kind": "not_enforced", "what": each.what, "reason": each.reason} for each in unenforced]
+def with_shortfalls(answer: Answer, options: RunOptions) -> Answer:
+    """Note for the client what it asked for and the model could not be held to, and what was left out of account."""
+    kinds = (("not_enforced", options.unenforced), ("left_out", options.left_out))
+    answer.diagnostics += [
+        {"kind": kind, "what": each.what, "reason": each.reason} for kind, found in kinds for each in found
+    ]
     return answer
 
 
 def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:
-    """The usage of a run's rounds, after which its ledger has so many tokens."""
+    """The usage of rounds, after the last of which their run's ledger has so many tokens."""
     completion = sum(usage.sampled for usage in rounds)
     computed = sum(usage.computed for usage in rounds)
     prompt = max(ledger_tokens - completion, 0)

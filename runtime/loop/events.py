@@ -160,7 +160,7 @@ class ServerCall:
 
 @dataclass(slots=True)
 class Usage:
-    """A run's figures. `prompt` is the ledger's length at the end less `completion`."""
+    """The figures of some rounds. `prompt` is the ledger's length after the last of them less `completion`."""
 
     prompt: int = 0
     completion: int = 0
@@ -171,11 +171,16 @@ class Usage:
 
 @dataclass(slots=True)
 class Answer:
-    """A request's whole answer, gathered from the same events that a stream shows."""
+    """A request's whole answer, gathered from the same events that a stream shows.
+
+    `leg_id` names it: a run that waits for its client is answered by several requests. `usage` has what this request
+    took, `run_usage` what the whole run took so far.
+    """
 
     run_id: str
     session_id: str
     model: str
+    leg_id: str = ""
     text: str = ""
     reasoning: str = ""
     logprobs: list[TextLogprob] = field(default_factory=list)
@@ -187,4 +192,5 @@ class Answer:
     error: str | None = None
     error_code: str | None = None
     usage: Usage = field(default_factory=Usage)
+    run_usage: Usage = field(default_factory=Usage)
     diagnostics: list[Any] = field(default_factory=list)

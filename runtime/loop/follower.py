@@ -27,6 +27,11 @@ class Follower:
         return self.run.id
 
     @property
+    def leg_id(self) -> str:
+        """The id of the leg: of this answer, among those of the run."""
+        return self._leg.answer.leg_id
+
+    @property
     def session_id(self) -> str:
         """The id of the run's session."""
         return self.run.session_id

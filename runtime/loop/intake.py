@@ -5,7 +5,6 @@ Nothing of a session changes before everything has been checked; commit point (a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 from uuid import uuid4
 
 import anyio
@@ -13,7 +12,7 @@ import anyio.to_thread
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
 from tenuto.runtime.engine.messages import MissReason
-from tenuto.runtime.loop.constraints import check_bias, constrained
+from tenuto.runtime.loop.constraints import constrained
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
@@ -25,27 +24,15 @@ from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
-from tenuto.runtime.loop.toolset import select
-from tenuto.sessions.blobs import TOOLS
+from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
 from tenuto.sessions.changes import Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import Item, ToolResultItem, UserItem
 from tenuto.sessions.match import fits
 from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, plan
 from tenuto.sessions.tokens import Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What holds where a request says nothing, and what holds for all."""
-
-    max_tokens: int = 4096
-    max_tool_rounds: int = 16
-    deadline_s: float = 600.0
-    default_tools: Literal["all", "none"] | tuple[str, ...] = "all"
-    max_runs: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +61,7 @@ class Intake:
         self._services = services
         self._runs = runs
         self._keys = keys
-        self._defaults = defaults
+        self._options = TurnOptions(services.registry, defaults)
 
     async def goes_on(self, turn: Turn, session: Session) -> bool:
         """Whether a turn that was found by match goes on with the session itself.
@@ -118,11 +105,10 @@ class Intake:
             turn.expect_stored_as(known)
         session = known or Session("", turn.principal.id, "", 0.0, 0.0)
         splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
-        options = self._options(turn, model, session)
+        options = await self._options.of(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
-        whole = await read(model.codec, options.tools, session.ledgers, splice.keep, items)
-        _expect_to_fit(session, splice.keep, whole, model)
+        _, whole = await _read(turn, model, options, session, splice.keep, items)
         return await anyio.to_thread.run_sync(whole.all_tokens, session.ledgers)
 
     async def _waiting_run(self, session: Session) -> Run | None:
@@ -177,12 +163,7 @@ class Intake:
                 await self._services.directory.commit(Draft(session), *kept)
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
-        options = inherited(self._options(turn, model, session), run.options, turn)
-        options = replace(
-            options,
-            choice_round=len(run.rounds) + 1,
-            spent_before=sum(usage.sampled for usage in run.rounds),
-        )
+        options = inherited(await self._options.of(turn, model, session), run.options, turn)
         options = await constrained(model.codec, options, turn.response)
         record = advanced(
             run.record,
@@ -194,6 +175,7 @@ class Intake:
         )
         draft = Draft(session)
         draft.save()
+        draft.ahead.hint = turn.hint or session.hint
         with self._runs.unsettling(run):
             await self._services.directory.commit(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
         _take(run, calls, fresh)
@@ -212,7 +194,7 @@ class Intake:
         superseded: Run | None,
     ) -> Admitted:
         session, keep, new = found.session, splice.keep, splice.new
-        options = self._options(turn, model, session, splice.miss_reason)
+        options = await self._options.of(turn, model, session, splice.miss_reason)
         check_length(model.codec, (item.text for item in new), model.context)
         options = await constrained(model.codec, options, turn.response)
         draft = Draft(session, *found.begin)
@@ -220,8 +202,7 @@ class Intake:
         ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
-        whole = await read(model.codec, options.tools, session.ledgers, keep, draft.items)
-        _expect_to_fit(session, keep, whole, model)
+        options, whole = await _read(turn, model, options, session, keep, draft.items)
         if whole.tools_changed:
             options = replace(options, miss_reason=options.miss_reason or MissReason.TOOLS_CHANGED)
         extend(draft, whole)
@@ -238,8 +219,9 @@ class Intake:
         """The session's row with its open run. A session that its client names is an explicit one from then on."""
         draft.save()
         draft.ahead.open_run = run.id
+        draft.ahead.hint = turn.hint or draft.ahead.hint
         if draft.ahead.server_tools is None:
-            draft.ahead.server_tools = self._server_tools(draft.session)
+            draft.ahead.server_tools = self._options.server_tools(draft.session)
         if turn.session_id is not None:
             draft.ahead.implicit, draft.ahead.expires_at = False, None
 
@@ -264,35 +246,6 @@ class Intake:
         run.computed_before = whole.computed_before
         return run
 
-    def _options(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:
-        toolset = select(turn.tools, self._server_tools(session), self._defaults.default_tools)
-        limits = turn.limits
-        check_bias(model.codec, turn.sampling)
-        return RunOptions(
-            sampling=replace(
-                turn.sampling, temperature=model.temperature if turn.temperature is None else turn.temperature
-            ),
-            stop=turn.stop,
-            max_tokens=limits.max_tokens or min(self._defaults.max_tokens, model.context),
-            max_tool_rounds=_given(limits.max_tool_rounds, self._defaults.max_tool_rounds),
-            deadline_s=limits.deadline_s or self._defaults.deadline_s,
-            permission=turn.permission,
-            can_answer=turn.wants_events,
-            tools=toolset.tools,
-            client_tools=toolset.client,
-            choice=turn.tools.choice,
-            only=turn.tools.only,
-            allowed=turn.tools.allowed,
-            parallel=turn.tools.parallel,
-            miss_reason=miss_reason,
-        )
-
-    def _server_tools(self, session: Session) -> tuple[ToolSpec, ...]:
-        """The server's tools as they were at the session's first turn."""
-        if session.server_tools is not None:
-            return session.server_tools
-        return TOOLS.of(tuple(exported.spec for exported in self._services.registry.list())).value
-
 
 def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall, CallRecord]]) -> None:
     """Results are committed: the calls have them."""
@@ -301,9 +254,21 @@ def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall,
     run.pending = calls
 
 
-def _expect_to_fit(session: Session, keep: int, whole: Prompt, model: Model) -> None:
+async def _read(
+    turn: Turn, model: Model, options: RunOptions, session: Session, keep: int, items: Sequence[Item]
+) -> tuple[RunOptions, Prompt]:
+    """What the model is to read, without tools that nobody has asked for where it does not fit with them.
+
+    Raises:
+        ContextTooLong: it does not fit.
+    """
+    whole = await read(model.codec, options.tools, session.ledgers, keep, items)
+    bare = without_default_tools(options, turn) if whole.total >= model.context else None
+    if bare is not None:
+        options, whole = bare, await read(model.codec, (), session.ledgers, keep, items)
     if whole.total >= model.context:
         raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
+    return options, whole
 
 
 def _fork_point(session: Session, keep: int, whole: Prompt, model: Model) -> int | None:
@@ -329,7 +294,3 @@ def _leading_results(items: Sequence[Item]) -> list[ToolResultItem]:
             break
         results.append(item)
     return results
-
-
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value

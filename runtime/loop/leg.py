@@ -126,7 +126,8 @@ class Leg:
         return await self._after_round(outcome)
 
     def _spent(self) -> int:
-        return sum(usage.sampled for usage in self.run.rounds) - self.run.options.spent_before
+        """What the model has said for the present request."""
+        return sum(usage.sampled for usage in self.run.rounds[self.run.leg.first_round - 1 :])
 
     def _begin_round(self, tokens: int) -> None:
         assert self._prompt is not None
@@ -163,7 +164,7 @@ class Leg:
         choice = options.choice
         if self._last_round is not None:
             choice = ToolChoice.NONE
-        elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != options.choice_round:
+        elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != self.run.leg.first_round:
             choice = ToolChoice.AUTO  # what was required has been done
         if not options.tools:
             choice = ToolChoice.NONE

@@ -13,6 +13,8 @@ class LegState:
     """One leg as its run has it. Event-loop thread only."""
 
     answer: Answer
+    first_round: int = 1
+    """The number, among those of the run, of the first round that belongs to its request."""
     start: int = 0
     """Its events are those of the run's feed from this place on..."""
     end: int | None = None

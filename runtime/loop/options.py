@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
-from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.requests import LeftOut, Turn
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec
 from tenuto.tools.approvals import Permission, strictest
@@ -26,8 +26,9 @@ class RunOptions:
     """A run's settings, all defaults resolved.
 
     `tools` are all that the model sees, in order; `client_tools` names those that the client runs. Where `choice`
-    requires a call, that holds for the round of number `choice_round` alone, the first that the request asks for.
-    `allowed` are those that may be called, None for all. `answer` is the schema of an answer that must be JSON.
+    requires a call, that holds for the first round alone of those that a request asks for. `max_tokens` bounds what is
+    sampled for one request. `allowed` are those that may be called, None for all. `answer` is the schema of an answer
+    that must be JSON.
     """
 
     sampling: Sampling
@@ -44,12 +45,10 @@ class RunOptions:
     parallel: bool
     allowed: tuple[str, ...] | None = None
     answer: JsonObject | None = None
-    choice_round: int = 1
     unenforced: tuple[Unenforced, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
-    spent_before: int = 0
-    """Tokens sampled before the present request; `max_tokens` bounds what comes after them."""
 
     def callable(self, choice: ToolChoice) -> tuple[ToolSpec, ...]:
         """The tools that may be called where that is the choice."""
@@ -89,7 +88,7 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
     One that `continues` says nothing by itself but whether its client can be asked. A permission is never loosened.
     """
     if turn.continues:
-        return replace(before, can_answer=turn.wants_events, miss_reason=None)
+        return replace(before, can_answer=turn.wants_events, miss_reason=None, left_out=fresh.left_out)
     limits = turn.limits
     if not turn.tools.given:
         fresh = replace(fresh, tools=before.tools, client_tools=before.client_tools)

@@ -62,13 +62,21 @@ class ResponseFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something of a request that is left out of account, which its answer tells; the reason is in words."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One request. `session_id` None: the session is found by matching, or made.
 
-    `user` narrows matching; `stored` false keeps all in memory, None does as the session does; `wants_events` is
-    true where the client opted into named events, so that it can be asked for approvals. `continues`: it brings results
-    alone, and all that the run was held to holds on. `temperature` None is the model's own. `body_digest` names the
-    whole request, for Idempotency-Key.
+    `user` narrows matching, and `hint` decides it where several sessions fit; `stored` false keeps all in memory, None
+    does as the session does; `wants_events` is true where the client opted into named events, so that it can be asked
+    for approvals. `continues`: it brings results alone, and all that the run was held to holds on. `temperature` None
+    is the model's own. `body_digest` names the whole request, for Idempotency-Key.
     """
 
     principal: Principal
@@ -84,10 +92,12 @@ class Turn:
     limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None
     user: str | None = None
+    hint: str | None = None
     stored: bool | None = None
     match: bool = True
     wants_events: bool = False
     continues: bool = False
+    left_out: tuple[LeftOut, ...] = ()
     idempotency_key: str | None = None
     body_digest: str | None = None
     request_items: RequestItems = field(init=False, repr=False, compare=False)

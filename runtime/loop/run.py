@@ -61,7 +61,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self._feed = EventFeed()
-        self.leg = LegState(self._fresh_answer())
+        self.leg = LegState(self._fresh_answer(1))
 
     @property
     def id(self) -> str:
@@ -127,6 +127,8 @@ class Run:
         try:
             self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
             self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
+            first = kept.get("first_round") or self.record.options.get("choice_round", 1)  # as it was named once
+            self.leg = LegState(self._fresh_answer(first), first)
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
             logger.warning("the answer of run %s was stored by another version and cannot be shown", self.id)
@@ -135,12 +137,14 @@ class Run:
             self.emit(last)
 
     def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool, grace_s: float = 0.0) -> None:
-        """A leg begins. One of a request has an answer of its own; one after a decision goes on with the last."""
+        """A leg begins. One of a request has an answer and rounds of its own; one after a decision goes on with what
+        the last request led to."""
         if of_request:
-            answer = answers.with_unenforced(self._fresh_answer(), self.options.unenforced)
+            first = len(self.rounds) + 1
+            answer = answers.with_shortfalls(self._fresh_answer(first), self.options)
         else:
-            answer = answers.gone_on(self.leg.answer)
-        self.leg = LegState(answer, start=len(self._feed), scope=scope, is_claimed=of_request, grace_s=grace_s)
+            first, answer = self.leg.first_round, answers.gone_on(self.leg.answer)
+        self.leg = LegState(answer, first, len(self._feed), scope=scope, is_claimed=of_request, grace_s=grace_s)
         self.cancelling = False
 
     def emit(self, event: RunEvent) -> None:
@@ -170,7 +174,8 @@ class Run:
     def usage_json(self) -> dict[str, Any]:
         """The stored form of the figures."""
         rounds = [answers.usage_to_keep(usage) for usage in self.rounds]
-        return {"rounds": rounds, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds}
+        first = {"first_round": self.leg.first_round} if self.leg.first_round > 1 else {}
+        return {"rounds": rounds, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds, **first}
 
     def interrupt(self) -> None:
         """The server is stopping: break the leg off where it is. What there is of it is kept as interrupted."""
@@ -218,9 +223,12 @@ class Run:
     def snapshot(self) -> Answer:
         """What there is of the present leg's answer now, with the figures so far."""
         answer = self.leg.answer
-        answer.usage = answers.figures(self.rounds, self.ledger_tokens)
+        answer.usage = answers.figures(self.rounds[self.leg.first_round - 1 :], self.ledger_tokens)
+        answer.run_usage = answers.figures(self.rounds, self.ledger_tokens)
         answer.status = self.status
         return answer
 
-    def _fresh_answer(self) -> Answer:
-        return Answer(self.record.id, self.session_id, self.record.model)
+    def _fresh_answer(self, first_round: int) -> Answer:
+        # No two requests of a run begin with the same round, so this names the same leg whenever it is asked for.
+        leg_id = f"{self.id.removeprefix('run_')}-{first_round}"
+        return Answer(self.id, self.session_id, self.model, leg_id)

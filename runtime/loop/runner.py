@@ -13,7 +13,6 @@ from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.decisions import Decision
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
-from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.legs import Legs
 from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
@@ -23,6 +22,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.sessions import Sessions
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.loop.turns import Turns
 from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal

@@ -20,13 +20,13 @@ class Toolset:
     client: frozenset[str]
 
 
-def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: DefaultTools) -> Toolset:
-    """Choose by what the request says; where it says nothing, by the server's default set.
+def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: Sequence[ToolSpec]) -> Toolset:
+    """Choose by what the request says; where it says nothing, the server's `default` ones.
 
     Raises:
         InvalidRequest: two tools have one name, a label or name is not known, or the choice cannot be met.
     """
-    servers = _servers(selection, server_tools) if selection.given else _default(server_tools, default)
+    servers = _servers(selection, server_tools) if selection.given else default
     names = {tool.name for tool in server_tools}
     client: set[str] = set()
     for tool in selection.client:
@@ -43,9 +43,10 @@ def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: 
     return Toolset(tools, frozenset(client))
 
 
-def _default(server_tools: Sequence[ToolSpec], default: DefaultTools) -> list[ToolSpec]:
+def default_tools(server_tools: Sequence[ToolSpec], default: DefaultTools) -> Sequence[ToolSpec]:
+    """The server's default set by its setting."""
     if default == "all":
-        return list(server_tools)
+        return server_tools
     wanted = () if default == "none" else default
     return [tool for tool in server_tools if tool.name in wanted]
 

@@ -11,7 +11,7 @@ from tenuto.errors import NotFound
 from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.intake import Admitted, Defaults, Found, Intake
+from tenuto.runtime.loop.intake import Admitted, Found, Intake
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.leg import Leg
 from tenuto.runtime.loop.legs import Legs
@@ -22,6 +22,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.sessions import Sessions
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
@@ -86,7 +87,7 @@ class Turns:
         with self._legs.admission(principal):
             run = await self._runs.find(run_id)
             session = await self._runs.session(run)
-            model = self._models.find(run.model)
+            model = self._models.expect(run.model)
             calls = await decide(self._services, self._runs, run, session, pause_id, decision)
             self._legs.begin(Admitted(run, calls), session, model, of_request=False)
         return run
@@ -111,7 +112,7 @@ class Turns:
         found = None
         if turn.match and turn.stored is not False:
             fetch = self._sessions.fetch
-            found = await self._directory.match(turn.principal.id, turn.user, turn.request_items, fetch)
+            found = await self._directory.match(turn.principal.id, turn.user, turn.request_items, fetch, hint=turn.hint)
         if found is None:
             return await self._start_new(turn, model)
         session, at = found

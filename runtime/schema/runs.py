@@ -70,10 +70,10 @@ def run_answer(run: Run) -> RunAnswer:
         pause=None if answer.pause is None else _pause(answer.pause),
         text=answer.text,
         usage=RunUsageAnswer(
-            prompt_tokens=answer.usage.prompt,
-            completion_tokens=answer.usage.completion,
-            computed_tokens=answer.usage.computed,
-            cached_tokens=answer.usage.cached,
+            prompt_tokens=answer.run_usage.prompt,
+            completion_tokens=answer.run_usage.completion,
+            computed_tokens=answer.run_usage.computed,
+            cached_tokens=answer.run_usage.cached,
             rounds=[round_figures(usage) for usage in run.rounds],
         ),
     )

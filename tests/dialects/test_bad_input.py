@@ -153,7 +153,6 @@ def test_what_is_no_session_is_told_with_its_place(
         (TEXT, b'{"prompt":""}', "prompt", "the prompt has no tokens to go on from"),
         (TEXT, b'{"prompt":[9999]}', "prompt", "the prompt has a token beyond the vocabulary of 266"),
         (TEXT, b'{"prompt":["a","b","c","d","e"],"n":16}', "prompt", "prompt: 5 times 16 texts are more than 64"),
-        (TEXT, b'{"prompt":"a","max_tokens":0}', "max_tokens", "max_tokens: must be at least 1"),
         ("/tokenize", b"{}", "content", "give one of content, prompt and messages"),
         ("/tokenize", b'{"content":1}', "content", "content: input should be a valid string"),
         (
@@ -273,28 +272,27 @@ def test_a_strict_schema_that_no_grammar_can_hold_is_refused(as_ada: httpx.Clien
 
 def test_a_template_that_fails_says_so_and_keeps_nothing(start: Any, embedded_model: str, tmp_path: Path) -> None:
     template = (
-        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system messages here') }}{% endif %}"
+        "{% for m in messages %}{% if m.content == 'nonsense' %}{{ raise_exception('no nonsense here') }}{% endif %}"
         "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     server = start(model=with_template(embedded_model, template, tmp_path))
     with server.client() as http:
-        body = {"messages": [{"role": "system", "content": "be kind"}, {"role": "user", "content": "a"}]}
+        body = {"messages": [{"role": "user", "content": "nonsense"}, {"role": "user", "content": "a"}]}
         status, error = send(http, json.dumps(body | {"session_id": "s", "tools": []}).encode())
         assert (status, error["code"], error["param"]) == (400, "template_failed", "messages")
-        assert error["message"] == "no system messages here"
+        assert error["message"] == "no nonsense here"
         assert http.get("/v1/sessions/s").status_code == 404
         fine = {"messages": body["messages"][1:], "tools": [], "max_tokens": 2}
         assert http.post(CHAT, json=fine).status_code == 200
 
 
-def test_an_imported_image_is_kept_and_refused_where_it_would_be_read(as_ada: httpx.Client) -> None:
+def test_an_imported_image_is_kept_and_reads_as_a_note(as_ada: httpx.Client) -> None:
     image = {"kind": "image", "mime_type": "image/png", "data": "aGk=", "uri": None}
     item = {"kind": "user", "text": "What is this?", "attachments": [image]}
     document = {"version": 1, "created_at": 1.0, "updated_at": 1.0, "items": [item]}
     assert as_ada.put("/v1/sessions/seen", json=document).status_code == 200
     assert as_ada.get("/v1/sessions/seen").json()["items"] == [item]
     body = {"messages": [{"role": "user", "content": "and this?"}], "session_mode": "append", "tools": []}
-    status, error = send(as_ada, json.dumps(body | {"session_id": "seen"}).encode())
-    assert (status, error["code"]) == (400, "template_failed")
-    assert error["message"] == "the model cannot read the image in the user message at item 0"
+    answer = as_ada.post(CHAT, json=body | {"session_id": "seen"})
+    assert (answer.status_code, answer.json()["choices"][0]["message"]["content"]) == (200, "and this?")

@@ -157,21 +157,22 @@ def test_reasoning_goes_both_ways(openai_client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "word"),
+    ("part", "note"),
     [
-        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, "images"),
-        ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}, "audio"),
-        ({"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk="}}, "files"),
+        ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, "image: image/*"),
+        ({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}, "audio: audio/wav"),
+        ({"type": "file", "file": {"file_data": "data:application/pdf;base64,aGk="}}, "file: application/pdf"),
     ],
 )
-def test_what_the_model_cannot_see_is_refused_by_its_place(
-    openai_client: openai.OpenAI, part: dict[str, Any], word: str
+def test_what_the_model_cannot_see_reads_as_a_note(
+    openai_client: openai.OpenAI, part: dict[str, Any], note: str
 ) -> None:
     content: Any = [{"type": "text", "text": "What is this?"}, part]
-    with pytest.raises(openai.BadRequestError) as refused:
-        openai_client.chat.completions.create(model="default", messages=[{"role": "user", "content": content}])
-    assert refused.value.param == "messages[0].content[1]"
-    assert f"the model 'model' does not read {word}; it reads text" in refused.value.message
+    answer = openai_client.chat.completions.create(model="default", messages=[{"role": "user", "content": content}])
+    assert answer.choices[0].message.content == f"What is this?\n[{note}, not shown: the model reads text only]"
+    assert answer.model_extra is not None
+    (told,) = answer.model_extra["tenuto"]["diagnostics"]
+    assert (told["kind"], told["what"]) == ("left_out", note.partition(":")[0])
 
 
 def test_text_completions(openai_client: openai.OpenAI) -> None:
@@ -246,7 +247,7 @@ def test_langchain_gets_structured_answers(server: Server, method: Any) -> None:
 
 
 def test_langchain_sees_our_errors(server: Server) -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    image = {"type": "image_url", "image_url": {"url": "ftp://example.org/a.png"}}
     with pytest.raises(openai.BadRequestError) as refused:
         langchain(server).invoke([HumanMessage([{"type": "text", "text": "?"}, image])])
-    assert refused.value.param == "messages[0].content[1]"
+    assert refused.value.param == "messages[0].content[1].image_url.url"

@@ -43,6 +43,7 @@ ROUNDS = [
     ),
 ]
 USAGE = Usage(prompt=63, completion=12, computed=53, cached=10, rounds=ROUNDS)
+FIGURES = {"usage": USAGE, "run_usage": Usage(prompt=50, completion=25, computed=120, cached=5)}
 USAGE_ON_THE_WIRE = {
     "prompt_tokens": 63,
     "completion_tokens": 12,
@@ -79,6 +80,13 @@ USAGE_ON_THE_WIRE = {
                 "total_s": 0.0,
             },
         ],
+        "run": {
+            "prompt_tokens": 50,
+            "completion_tokens": 25,
+            "total_tokens": 75,
+            "computed_tokens": 120,
+            "cached_tokens": 5,
+        },
     },
 }
 SERVER_CALL = ToolCall("c1", "files__read", '{"path":"a"}', server=True)
@@ -86,7 +94,7 @@ CLIENT_CALL = ToolCall("c2", "weather", '{"city":"Ulm"}')
 
 
 def _answer(**fields: Any) -> Answer:
-    return Answer("r1", "s1", "small", **({"status": RunStatus.COMPLETED, "stop_reason": "end"} | fields))
+    return Answer("r1", "s1", "small", "1", **({"status": RunStatus.COMPLETED, "stop_reason": "end"} | fields))
 
 
 def _as_read(value: ChatAnswer) -> dict[str, Any]:
@@ -97,8 +105,8 @@ def _as_read(value: ChatAnswer) -> dict[str, Any]:
 
 
 def test_a_plain_answer() -> None:
-    assert _as_read(chat_answer(_answer(text="Hello.", usage=USAGE), CREATED)) == {
-        "id": "chatcmpl-r1",
+    assert _as_read(chat_answer(_answer(text="Hello.", **FIGURES), CREATED)) == {
+        "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": "small",
@@ -204,7 +212,9 @@ def test_finish_reasons(stop_reason: str | None, calls: list[ToolCall], finish: 
 
 
 def _encoder(*, named_events: bool = False, include_usage: bool = False) -> ChunkEncoder:
-    return ChunkEncoder("r1", "s1", "small", CREATED, named_events=named_events, include_usage=include_usage)
+    return ChunkEncoder(
+        "chatcmpl-1", "r1", "s1", "small", CREATED, named_events=named_events, include_usage=include_usage
+    )
 
 
 def _frames(data: bytes) -> list[tuple[str | None, Any]]:
@@ -222,7 +232,7 @@ def _frames(data: bytes) -> list[tuple[str | None, Any]]:
 
 def _chunk(delta: dict[str, Any], finish: str | None = None, **extra: Any) -> dict[str, Any]:
     return {
-        "id": "chatcmpl-r1",
+        "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
         "created": 1_700_000_000,
         "model": "small",
@@ -262,13 +272,13 @@ def test_a_plain_stream() -> None:
 
 
 def test_usage_comes_last_where_it_is_asked_for() -> None:
-    frames = _stream(_encoder(include_usage=True), [TextAdded(0, "a")], _answer(text="a", usage=USAGE))
+    frames = _stream(_encoder(include_usage=True), [TextAdded(0, "a")], _answer(text="a", **FIGURES))
     assert frames[1] == (None, _chunk({"content": "a"}, usage=None))
     assert [data["usage"] for _, data in frames[:-2]] == [None] * 3
     assert frames[-2] == (
         None,
         {
-            "id": "chatcmpl-r1",
+            "id": "chatcmpl-1",
             "object": "chat.completion.chunk",
             "created": 1_700_000_000,
             "model": "small",
@@ -400,9 +410,9 @@ ALL_EVENTS: list[RunEvent] = [
 def test_every_chunk_is_what_its_form_makes_of_it(include_usage: bool, logprobs: bool) -> None:
     """Most chunks are written from templates: the forms that describe them must lose nothing and add nothing."""
     encoder = ChunkEncoder(
-        "r1", "s1", "100%d", CREATED, named_events=True, include_usage=include_usage, logprobs=logprobs
+        "chatcmpl-1", "r1", "s1", "100%d", CREATED, named_events=True, include_usage=include_usage, logprobs=logprobs
     )
-    answer = _answer(text="Hello.", usage=USAGE, server_calls=[ServerCall(0, "x", "{}", "y", "completed")])
+    answer = _answer(text="Hello.", server_calls=[ServerCall(0, "x", "{}", "y", "completed")], **FIGURES)
     frames = b"".join([encoder.opening(), *map(encoder.encode, ALL_EVENTS), encoder.closing(answer)])
     data = [line.removeprefix(b"data: ") for line in frames.split(b"\n") if line.startswith(b"data: {")]
     assert len(data) == len(ALL_EVENTS) + 2 + include_usage

@@ -80,8 +80,8 @@ def test_limits_and_stop_strings_cut_the_answer(http: httpx.Client) -> None:
 
 def test_a_session_goes_on_without_computing_its_past_again(http: httpx.Client) -> None:
     first = post(http, "one " * 100, session_id="goes-on")
-    second = post(http, "two", headers={"X-Session-Id": "goes-on"})
-    assert first.headers["x-session-id"] == second.json()["session_id"] == "goes-on"
+    second = post(http, "two", headers={"X-Tenuto-Session": "goes-on"})
+    assert first.headers["x-tenuto-session"] == second.json()["session_id"] == "goes-on"
     assert second.headers["x-tenuto-run-id"] == second.json()["tenuto"]["run_id"]
     usage = second.json()["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] > 800
@@ -235,9 +235,6 @@ def test_a_wrong_answer_to_an_approval(http: httpx.Client, body: dict[str, str],
 
 def test_errors_reach_the_official_client_as_its_own(openai_client: openai.OpenAI) -> None:
     create = openai_client.chat.completions.create
-    with pytest.raises(openai.NotFoundError) as unknown:
-        create(model="gpt-x", messages=[user("a")])
-    assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
     with pytest.raises(openai.BadRequestError) as refused:
         create(model="default", messages=[user("a")], n=17)
     assert refused.value.param == "n"

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
+from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
-from tenuto.runtime.loop.requests import Limits, ResponseFormat, SessionMode, ToolSelection, Turn
+from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, SessionMode, ToolSelection, Turn
 from tenuto.sessions.items import AssistantItem, Attachment, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.tools.approvals import Permission
@@ -60,7 +62,8 @@ def test_every_field_finds_its_place() -> None:
             "parallel_tool_calls": False,
             "user": "u1",
             "store": False,
-            "metadata": {"a": "b"},
+            "metadata": {"a": {"nested": [1, None]}},
+            "prompt_cache_key": "k",
             "session_id": "s-1",
             "session_mode": "append",
             "max_tool_rounds": 3,
@@ -77,7 +80,7 @@ def test_every_field_finds_its_place() -> None:
             mode=SessionMode.APPEND,
             tools=ToolSelection(
                 given=True,
-                client=(ToolSpec("weather", "Tells it.", SCHEMA, strict=True),),
+                client=(ToolSpec("weather", "Tells it.", SCHEMA),),
                 servers={"files": ("read",)},
                 choice=ToolChoice.REQUIRED,
                 parallel=False,
@@ -88,6 +91,7 @@ def test_every_field_finds_its_place() -> None:
             limits=Limits(max_tokens=100, max_tool_rounds=3),
             permission=Permission.ASK,
             user="u1",
+            hint=hint_of({}, "k"),
             stored=False,
             match=False,
             wants_events=True,
@@ -153,9 +157,28 @@ def test_absent_and_empty_tools_are_told_apart() -> None:
     assert turn(tools=[]).tools == ToolSelection(given=True)
 
 
-def test_a_tool_without_parameters_takes_none_and_strict_false_is_kept() -> None:
-    tools = [{"type": "function", "function": {"name": "now", "strict": False}}]
-    assert turn(tools=tools).tools.client == (ToolSpec("now", "", {"type": "object", "properties": {}}, strict=False),)
+def test_a_tool_without_parameters_takes_none() -> None:
+    (tool,) = turn(tools=[{"type": "function", "function": {"name": "now"}}]).tools.client
+    assert tool.parameters == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("strict", [None, True, False])
+def test_whether_a_schema_is_closed_is_for_the_client_to_say(strict: bool | None) -> None:
+    """A client that sends no `strict` means its schema as it is written: what it left open stays open."""
+    said = {} if strict is None else {"strict": strict}
+    (tool,) = turn(tools=[{"type": "function", "function": {"name": "now", **said}}]).tools.client
+    assert tool.strict is strict
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "custom", "code_interpreter"])
+def test_a_tool_that_nobody_here_can_run_is_left_out_and_told(kind: str) -> None:
+    read = turn(tools=[WEATHER, {"type": kind, "filters": {"allowed_domains": ["x"]}}])
+    assert [tool.name for tool in read.tools.client] == ["weather"]
+    assert read.left_out == (LeftOut("tools[1]", f"there are no tools of type {kind!r} here"),)
+
+
+def test_a_request_whose_tools_are_all_left_out_gets_no_others() -> None:
+    assert turn(tools=[{"type": "web_search"}]).tools == ToolSelection(given=True)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +246,7 @@ def test_response_format(given: dict[str, Any], expected: ResponseFormat | None)
     assert turn(response_format=given).response == expected
 
 
-def test_what_a_message_carries_is_kept_with_its_place() -> None:
+def test_what_a_message_carries_is_kept_beside_its_text() -> None:
     content = [
         {"type": "text", "text": "What is"},
         _image("data:image/PNG;base64,aGk="),
@@ -232,22 +255,17 @@ def test_what_a_message_carries_is_kept_with_its_place() -> None:
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}},
         {"type": "text", "text": "this?"},
     ]
-    request = read({"messages": [*HELLO, {"role": "user", "content": content}]})
-    assert request.turn.items[1] == UserItem(
-        "What is\nthis?",
-        (
-            Attachment("image", "image/png", data="aGk="),
-            Attachment("image", "image/*", uri="https://x/y.png"),
-            Attachment("audio", "audio/wav", data="aGk="),
-            Attachment("file", "application/pdf", data="aGk="),
-        ),
+    carried = (
+        Attachment("image", "image/png", data="aGk="),
+        Attachment("image", "image/*", uri="https://x/y.png"),
+        Attachment("audio", "audio/wav", data="aGk="),
+        Attachment("file", "application/pdf", data="aGk="),
     )
-    assert [(part.kind, part.param) for part in request.carried] == [
-        ("image", "messages[1].content[1]"),
-        ("image", "messages[1].content[2]"),
-        ("audio", "messages[1].content[3]"),
-        ("file", "messages[1].content[4]"),
-    ]
+    result = {"role": "tool", "tool_call_id": "c", "content": content}
+    assert turn(messages=[*HELLO, {"role": "user", "content": content}, result]).items[1:] == (
+        UserItem("What is\nthis?", carried),
+        ToolResultItem("c", "", "What is\nthis?", attachments=carried),
+    )
 
 
 def test_a_servers_tools_may_be_all_or_some() -> None:
@@ -263,8 +281,8 @@ def test_a_servers_tools_may_be_all_or_some() -> None:
 
 
 def test_the_header_names_a_session_as_the_field_does() -> None:
-    assert turn({"x-session-id": "s-2"}) == turn(session_id="s-2")
-    assert turn({"x-session-id": "s-2"}, session_id="s-2").session_id == "s-2"
+    assert turn({"x-tenuto-session": "s-2"}) == turn(session_id="s-2")
+    assert turn({"x-tenuto-session": "s-2"}, session_id="s-2").session_id == "s-2"
 
 
 @pytest.mark.parametrize(
@@ -273,7 +291,7 @@ def test_the_header_names_a_session_as_the_field_does() -> None:
         ({}, {}, False),
         ({"x-tenuto-events": "1"}, {}, True),
         ({"x-tenuto-events": "0"}, {}, False),
-        ({"x-session-id": "s"}, {}, True),
+        ({"x-tenuto-session": "s"}, {}, True),
         ({}, {"session_id": "s"}, True),
         ({}, {"max_tool_rounds": 0}, True),
         ({}, {"agent_permission": "deny"}, True),
@@ -306,7 +324,7 @@ def test_the_name_of_a_user_has_a_limit(names: dict[str, str], param: str) -> No
 def test_an_idempotency_key_comes_with_a_digest_of_the_whole_request() -> None:
     key = {"idempotency-key": "k"}
     first, same, other = turn(key), turn(key), turn(key, seed=1)
-    elsewhere = turn(key | {"x-session-id": "s"})
+    elsewhere = turn(key | {"x-tenuto-session": "s"})
     assert first.idempotency_key == "k"
     assert first.body_digest == same.body_digest
     assert len({first.body_digest, other.body_digest, elsewhere.body_digest}) == 3
@@ -320,6 +338,9 @@ def test_an_idempotency_key_comes_with_a_digest_of_the_whole_request() -> None:
         ({"max_completion_tokens": 5}, 5),
         ({"max_tokens": 5, "max_completion_tokens": 5}, 5),
         ({"max_tokens": -1}, None),
+        ({"max_tokens": 0}, None),
+        ({"max_completion_tokens": 0}, None),
+        ({"max_tokens": 0, "max_completion_tokens": 5}, 5),
         ({}, None),
     ],
 )
@@ -329,6 +350,54 @@ def test_max_tokens(body: dict[str, Any], limit: int | None) -> None:
 
 def test_one_stop_string_is_a_list_of_one() -> None:
     assert turn(stop="END").stop == ("END",)
+
+
+def test_there_may_be_many_stop_strings() -> None:
+    """Clients of local models send the markers of every family."""
+    stops = [f"<|{number}|>" for number in range(64)]
+    assert turn(stop=stops).stop == tuple(stops)
+
+
+@pytest.mark.parametrize("name", ["repetition_penalty", "repeat_penalty"])
+def test_a_repetition_penalty_of_nothing_is_none(name: str) -> None:
+    assert read({name: 0}).turn == read({name: 1.0}).turn == turn(repetition_penalty=0, repeat_penalty=1.0)
+
+
+# Hints
+
+
+@pytest.mark.parametrize("name", ["x-session-id", "x-session-affinity", "x-claude-code-session-id"])
+@pytest.mark.parametrize("value", ["ses_1", "a/b:c d", "é" * 500, " "])
+def test_headers_that_other_servers_know_are_hints_whatever_they_hold(name: str, value: str) -> None:
+    hinted = turn({name: value})
+    assert hinted.hint is not None
+    assert len(hinted.hint) == 32
+    assert replace(hinted, hint=None) == turn()
+    assert turn({name: value}).hint == hinted.hint != turn({name: f"{value}2"}).hint
+
+
+@pytest.mark.parametrize("value", ["k", "k" * 10_000, 7, ["a", {"b": None}], {"c": 1.5}, True])
+def test_a_prompt_cache_key_is_a_hint_whatever_it_holds(value: object) -> None:
+    assert len(turn(prompt_cache_key=value).hint or "") == 32
+    assert turn({"x-session-id": "s"}, prompt_cache_key=value).hint == turn({"x-session-id": "s"}).hint
+
+
+@pytest.mark.parametrize("value", [None, "", [], {}])
+def test_an_empty_hint_is_none(value: object) -> None:
+    assert turn({"x-session-id": ""}, prompt_cache_key=value).hint is None
+
+
+# What clients can do without
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "harmless"),
+    [("chat_template_kwargs", {"enable_thinking": False}, {}), ("web_search_options", {}, None)],
+)
+def test_what_clients_can_do_without_is_left_out_and_told(name: str, value: object, harmless: object) -> None:
+    (left_out,) = read({name: value}).turn.left_out
+    assert left_out.what == name
+    assert replace(read({name: value}).turn, left_out=()) == read({name: harmless}).turn == turn()
 
 
 # What is refused
@@ -343,8 +412,6 @@ def test_one_stop_string_is_a_list_of_one() -> None:
         ("audio", {"voice": "x"}, None),
         ("modalities", ["text", "audio"], ["text"]),
         ("prediction", {"type": "content"}, None),
-        ("web_search_options", {}, None),
-        ("chat_template_kwargs", {"enable_thinking": False}, {}),
     ],
 )
 def test_a_field_that_would_change_the_answer_is_refused_by_name(name: str, value: object, harmless: object) -> None:
@@ -431,15 +498,14 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         ({"top_k": -2}, "top_k"),
         ({"min_p": 1.5}, "min_p"),
         ({"seed": 1.5}, "seed"),
-        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": ["a"] * 65}, "stop"),
         ({"stop": ""}, "stop[0]"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_completion_tokens": 0}, "max_completion_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
         ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens"),
         ({"tools": {}}, "tools"),
         ({"tools": [5]}, "tools[0]"),
         ({"tools": [{"type": "function"}]}, "tools[0].function"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [WEATHER, WEATHER]}, "tools[1].function.name"),
         (_function(name="a b"), "tools[0].function.name"),
         (_function(name="f", parameters={"type": "array"}), "tools[0].function.parameters.type"),
@@ -463,7 +529,6 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
         ({"user": 1}, "user"),
         ({"store": "no"}, "store"),
-        ({"metadata": {"a": 1}}, "metadata.a"),
         ({"session_id": "a b"}, "session_id"),
         ({"session_id": ""}, "session_id"),
         ({"session_id": "a" * 129}, "session_id"),
@@ -482,7 +547,7 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         ({"logprobs": False, "top_logprobs": 2}, "top_logprobs"),
         ({"presence_penalty": 2.1}, "presence_penalty"),
         ({"frequency_penalty": "1"}, "frequency_penalty"),
-        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": -0.1}, "repetition_penalty"),
         ({"repetition_penalty": 1.1, "repeat_penalty": 1.2}, "repetition_penalty"),
         ({"logit_bias": {"5": 101}}, "logit_bias.5"),
         ({"logit_bias": {"five": 1}}, "logit_bias.five"),
@@ -516,12 +581,12 @@ def test_what_cannot_be_understood_is_refused_and_the_field_named(body: dict[str
 @pytest.mark.parametrize(
     ("headers", "param"),
     [
-        ({"x-session-id": "a/b"}, "X-Session-Id"),
-        ({"x-session-id": "other"}, "session_id"),
+        ({"x-tenuto-session": "a/b"}, "X-Tenuto-Session"),
+        ({"x-tenuto-session": "other"}, "session_id"),
         ({"idempotency-key": ""}, "Idempotency-Key"),
         ({"idempotency-key": "k" * 256}, "Idempotency-Key"),
         ({"idempotency-key": "k"}, "n"),
-        ({"x-session-id": "s"}, "n"),
+        ({"x-tenuto-session": "s"}, "n"),
     ],
 )
 def test_a_wrong_header_is_refused(headers: dict[str, str], param: str) -> None:

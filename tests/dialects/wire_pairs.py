@@ -13,7 +13,7 @@ import httpx
 
 FOLDER = Path(__file__).parent / "wire"
 
-_IDS = re.compile(r"\b(run|session|call|cmpl)([-_])[0-9a-f]{24,}\b")
+_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl)([-_])[0-9a-f]{24,}\b")
 _MEASURED = {"waited_s", "first_token_s", "total_s", "expires_at", "created"}
 # How much of a prompt has a cache depends on what the server was asked before.
 _CACHED = {"cached_tokens", "computed_tokens", "new_tokens", "residency"}

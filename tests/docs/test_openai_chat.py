@@ -15,6 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "openai-chat.md"
 TABLES: dict[str, Mapping[str, str | Refusal]] = {
     "chat-served": chat.SERVED,
     "chat-ignored": chat.IGNORED,
+    "chat-left-out": chat.LEFT_OUT,
     "chat-refused": chat.REFUSED,
     "text-served": text.SERVED,
     "text-ignored": text.IGNORED,
@@ -39,9 +40,9 @@ def test_the_page_has_the_codes_own_table(name: str) -> None:
 
 
 def test_every_field_that_is_read_is_told_and_stands_once() -> None:
-    assert set(ChatBody.model_fields) == set(chat.SERVED) | {"metadata"}
+    assert set(ChatBody.model_fields) == set(chat.SERVED)
     assert set(text.CompletionBody.model_fields) == set(text.SERVED)
-    for tables in ((chat.SERVED, chat.IGNORED, chat.REFUSED), (text.SERVED, text.IGNORED, text.REFUSED)):
+    for tables in ((chat.SERVED, chat.IGNORED, chat.LEFT_OUT, chat.REFUSED), (text.SERVED, text.IGNORED, text.REFUSED)):
         names = [name for one in tables for name in one]
         assert len(names) == len(set(names))
 

@@ -186,7 +186,7 @@ def test_bob_who_repeats_alices_words_finds_no_session_and_no_cache_of_hers(made
         history = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": SECRET}]
         body = {"messages": [*history, {"role": "user", "content": "and?"}]}
         told = http.post(TALK, json=body).raise_for_status()
-    assert told.headers["x-session-id"] != "hers"
+    assert told.headers["x-tenuto-session"] != "hers"
     assert told.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 

@@ -15,13 +15,13 @@ from tenuto.runtime.engine.messages import State
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.principal import Principal

@@ -50,7 +50,7 @@ _KEY = Parameter(
     "header",
 )
 _HEADER_SESSION = Parameter(
-    "X-Session-Id",
+    "X-Tenuto-Session",
     {"type": "string", "pattern": ids.PATTERN},
     "The same as `session_id` in the body.",
     "header",

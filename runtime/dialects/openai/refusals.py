@@ -1,4 +1,4 @@
-"""Fields of requests that would change the answer and are not served: when one is used, and what is said of it."""
+"""Fields that would change the answer and are not served: when one is used, and what is said of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

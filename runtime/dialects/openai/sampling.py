@@ -15,6 +15,8 @@ MOST_BIASES = 1024
 """How many tokens one request may bias: each costs something in every step."""
 MOST_TOKENS = 2**31 - 1
 MOST_CHOICES = 16
+MOST_STOPS = 64
+"""Each is looked for in every piece of text."""
 MOST_TOP_LOGPROBS = 20
 
 
@@ -24,9 +26,10 @@ def strings(value: object) -> object:
 
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Repetition = Annotated[float, Field(gt=0, le=10)]
+Repetition = Annotated[float, Field(ge=0, le=10)]
+"""Some clients say 0 for none, and mean 1."""
 Limit = Annotated[int, Field(ge=-1, le=MOST_TOKENS)]
-"""A number of tokens; some clients of local servers say -1 for no limit."""
+"""A number of tokens; some clients of local servers say -1 for no limit, and others 0."""
 
 
 class StreamOptions(Wire):
@@ -47,7 +50,7 @@ class SamplingFields(Wire):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
     stop: Annotated[
-        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)] | None,
+        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=MOST_STOPS)] | None,
         BeforeValidator(strings, json_schema_input_type=str | list[str] | None),
     ] = None
     presence_penalty: Penalty | None = None
@@ -65,7 +68,7 @@ def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> Sampling:
     Raises:
         InvalidRequest: they contradict each other, or a bias is named by no id.
     """
-    repetition = {value for value in (wire.repetition_penalty, wire.repeat_penalty) if value is not None}
+    repetition = {value or 1.0 for value in (wire.repetition_penalty, wire.repeat_penalty) if value is not None}
     if len(repetition) > 1:
         raise InvalidRequest("repetition_penalty and repeat_penalty differ; give only one", "repetition_penalty")
     return Sampling(

@@ -1,7 +1,7 @@
 """POST /tokenize and /detokenize, as llama-server has them: text to tokens and back, and what a chat would send."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +13,6 @@ from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
-from tenuto.runtime.dialects.openai.chat.messages import check_modalities
 from tenuto.runtime.dialects.openai.chat.request import read_chat
 from tenuto.runtime.dialects.openai.prompts import prompt_tokens
 from tenuto.runtime.http.answers import answered
@@ -109,9 +108,7 @@ class TokenizeApi:
     async def _chat(self, body: bytes, request: Request) -> Sequence[int]:
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
         chat = await understood(body, reader)
-        model = self.runner.models.find(chat.turn.model)
-        check_modalities(chat.carried, model.id, model.codec.info.modalities)
-        return await self.runner.preview(replace(chat.turn, model=model.id))
+        return await self.runner.preview(chat.turn)
 
 
 def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:

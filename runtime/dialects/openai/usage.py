@@ -1,11 +1,12 @@
 """Figures of an answer as OpenAI has them, and Tenuto's beside."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from pydantic import Field
 
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.events import RoundUsage, Usage
+from tenuto.runtime.loop.events import Answer, RoundUsage, Usage
 
 
 class CachedAnswer(Shape):
@@ -38,6 +39,16 @@ class RoundUsageAnswer(Shape):
     total_s: float
 
 
+class RunUsageAnswer(Shape):
+    """The figures of a run, in tokens: of all requests that it has answered up to this one."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    computed_tokens: int
+    cached_tokens: int
+
+
 class CacheUseAnswer(Shape):
     """How many of the prompt's tokens were computed, where the cache lay, and why it was missed."""
 
@@ -46,10 +57,11 @@ class CacheUseAnswer(Shape):
     residency: str
     miss_reason: str | None
     rounds: list[RoundUsageAnswer]
+    run: RunUsageAnswer
 
 
 class UsageAnswer(TextUsageAnswer):
-    """The figures of an answer, in tokens."""
+    """The figures of an answer, in tokens: of what this request took, and no other."""
 
     tenuto: CacheUseAnswer = Field(description="How many of the prompt's tokens were computed or cached, and why.")
 
@@ -65,8 +77,9 @@ def text_usage(figures: Sequence[RoundUsage]) -> TextUsageAnswer:
     )
 
 
-def usage(of: Usage) -> UsageAnswer:
-    """A run's figures."""
+def usage(answers: Sequence[Answer]) -> UsageAnswer:
+    """What the answers to one request took together."""
+    of, runs = (_summed([figures(answer) for answer in answers]) for figures in _FIGURES)
     first = of.rounds[0] if of.rounds else RoundUsage()
     return UsageAnswer(
         prompt_tokens=of.prompt,
@@ -79,12 +92,21 @@ def usage(of: Usage) -> UsageAnswer:
             residency=first.residency,
             miss_reason=next((each.miss_reason for each in of.rounds if each.miss_reason), None),
             rounds=[_round(each) for each in of.rounds],
+            run=RunUsageAnswer(
+                prompt_tokens=runs.prompt,
+                completion_tokens=runs.completion,
+                total_tokens=runs.prompt + runs.completion,
+                computed_tokens=runs.computed,
+                cached_tokens=runs.cached,
+            ),
         ),
     )
 
 
-def summed(figures: Sequence[Usage]) -> Usage:
-    """The figures of several runs together."""
+_FIGURES = (attrgetter("usage"), attrgetter("run_usage"))
+
+
+def _summed(figures: Sequence[Usage]) -> Usage:
     return Usage(
         prompt=sum(of.prompt for of in figures),
         completion=sum(of.completion for of in figures),

@@ -19,7 +19,6 @@ from tenuto.runtime.engine.port import EnginePort
 from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
@@ -27,6 +26,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes, Sharing
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import Notebooks
 from tenuto.sessions.directory import Directory

@@ -5,7 +5,7 @@ import pytest
 
 from tenuto.errors import InvalidRequest, NotFound, Overloaded
 from tenuto.runtime.loop.events import TextAdded
-from tenuto.runtime.loop.intake import Defaults
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.principal import Principal
 from tests.runtime.loop.conftest import Open

@@ -156,10 +156,10 @@ class Conversation:
                 assert says_it(item, codec().detokenize(ledger.span(index)))
         ledger = session.ledgers[self.ledger]
         fed = slot(self.process)
-        if done.usage.rounds and done.usage.rounds[-1].sampled:
+        if done.run_usage.rounds and done.run_usage.rounds[-1].sampled:
             assert fed == ledger.tokens[:-1], "all but the last token, which nobody has fed yet"
-            sampled = sum(one.sampled for one in done.usage.rounds)
-            assert done.usage.prompt + sampled == len(ledger.tokens)
+            sampled = sum(one.sampled for one in done.run_usage.rounds)
+            assert done.run_usage.prompt + sampled == len(ledger.tokens)
         else:
             assert fed[: len(ledger.tokens)] == ledger.tokens[: len(fed)]
 

@@ -1,14 +1,17 @@
 """The paragraph `Usage and ends`: what a run has cost, and why it has come to its end."""
 
+from pathlib import Path
+
 import anyio
 import pytest
 
 from tenuto.runtime.loop.events import ToolCalling
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
+from tenuto.tools.approvals import Rules
 from tenuto.tools.registry import CallLimits
 from tests.runtime.loop.conftest import Open
-from tests.runtime.loop.house import Process, answer, asks, call, client_tools, codec, says, until
+from tests.runtime.loop.house import ALICE, Process, answer, asks, call, client_tools, codec, says, until
 from tests.runtime.loop.test_match import SLOW, waits_for
 from tests.runtime.loop.test_one_open_run import TWO, results
 from tests.runtime.loop.tools import Tools
@@ -52,14 +55,52 @@ async def test_a_resume_computes_one_token_more_than_the_new_text(open_process: 
     assert resumed.computed == resumed.new == new_text + 1
 
 
+async def test_a_request_that_brings_results_counts_what_comes_after_them(open_process: Open) -> None:
+    process = await open_process(TWO)
+    paused = await process.ask("weather?", tools=client_tools())
+    done = await process.ask(results(paused, "rain", "sun"))
+    (own,) = done.usage.rounds
+    assert (done.usage.completion, done.usage.computed) == (own.sampled, own.computed)
+    assert done.usage.prompt + done.usage.completion == await ledger_length(process)
+    assert done.usage.cached == done.usage.prompt - done.usage.computed
+
+
 async def test_the_figures_of_a_run_go_over_all_its_requests(open_process: Open) -> None:
     process = await open_process(TWO)
     paused = await process.ask("weather?", tools=client_tools())
-    first = paused.usage
     done = await process.ask(results(paused, "rain", "sun"))
-    assert done.usage.rounds[0] == first.rounds[0]
-    assert done.usage.completion == first.completion + done.usage.rounds[1].sampled
-    assert done.usage.prompt + done.usage.completion == await ledger_length(process)
+    assert done.run_usage.rounds == [*paused.usage.rounds, *done.usage.rounds]
+    assert done.run_usage.completion == paused.usage.completion + done.usage.completion
+    assert done.run_usage.computed == paused.usage.computed + done.usage.computed
+    assert done.run_usage.prompt + done.run_usage.completion == await ledger_length(process)
+
+
+async def test_each_request_of_a_run_has_an_answer_with_an_id_of_its_own(open_process: Open) -> None:
+    process = await open_process(TWO)
+    paused = await process.ask("weather?", tools=client_tools())
+    done = await process.ask(results(paused, "rain", "sun"))
+    other = await process.ask("hi", "other")
+    assert paused.run_id == done.run_id != other.run_id
+    assert len({paused.leg_id, done.leg_id, other.leg_id}) == 3
+
+
+async def test_an_answer_has_the_same_id_and_figures_after_a_restart(open_process: Open, tmp_path: Path) -> None:
+    process = await open_process(TWO)
+    paused = await process.ask("weather?", tools=client_tools())
+    done = await process.ask(results(paused, "rain", "sun"))
+    later = await open_process(left=process.left_behind(tmp_path))
+    again = (await later.runner.run(ALICE, done.run_id)).snapshot()
+    assert (again.leg_id, again.usage, again.run_usage) == (done.leg_id, done.usage, done.run_usage)
+
+
+async def test_what_a_decision_leads_to_belongs_to_the_request_that_it_was_about(open_process: Open) -> None:
+    process = await open_process(COUNT, configured={"count": Rules()})
+    paused = await process.ask("count", wants_events=True)
+    assert paused.pause is not None
+    done = await answer(await process.decide(paused.pause.pause_id, approve=True))
+    assert done.leg_id == paused.leg_id
+    assert done.usage.rounds == done.run_usage.rounds
+    assert done.usage.rounds[:1] == paused.usage.rounds
 
 
 @pytest.mark.parametrize("limit", [1, 5])

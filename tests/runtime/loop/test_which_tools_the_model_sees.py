@@ -9,9 +9,9 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import Rendered, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
-from tenuto.runtime.loop.intake import Defaults
 from tenuto.runtime.loop.ledgers import prompt
 from tenuto.runtime.loop.requests import ToolSelection
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import RunStatus
@@ -132,7 +132,7 @@ async def test_a_request_that_says_nothing_of_tools_answers_for_those_of_its_run
     process = await open_process(TWO)
     paused = await process.ask("weather?", tools=client_tools())
     done = await process.ask(results(paused, "rain", "sun"))
-    assert done.usage.rounds[1].computed == done.usage.rounds[1].new
+    assert done.usage.computed == done.usage.rounds[0].new
     assert await seen(process) == ["weather"]
 
 

@@ -16,37 +16,34 @@ from tenuto.runtime.dialects.openai.chat.shapes import (
     ToolCallAnswer,
 )
 from tenuto.runtime.dialects.openai.logprobs import chat_logprobs
-from tenuto.runtime.dialects.openai.usage import summed, usage
-from tenuto.runtime.loop.events import Answer, ServerCall, StopReason, Usage
+from tenuto.runtime.dialects.openai.usage import usage
+from tenuto.runtime.loop.events import Answer, ServerCall, StopReason
 from tenuto.sessions.items import ToolCall
 
 
-def completion_id(run_id: str) -> str:
-    """The id by which this dialect knows a run."""
-    return f"chatcmpl-{run_id}"
+def completion_id(leg_id: str) -> str:
+    """The id by which this dialect knows an answer: one of its own for each request."""
+    return f"chatcmpl-{leg_id}"
 
 
 def chat_answer(answer: Answer, created_at: float, *, logprobs: bool = False) -> ChatAnswer:
     """The unstreamed response. The answer has not failed."""
-    return _chat_answer([answer], created_at, answer.usage, run_fields(answer), logprobs=logprobs)
+    return _chat_answer([answer], created_at, run_fields(answer), logprobs=logprobs)
 
 
 def several(answers: Sequence[Answer], created_at: float, *, logprobs: bool) -> ChatAnswer:
     """The unstreamed response with a choice for each answer, under the name of the first. None has failed."""
-    figures = summed([answer.usage for answer in answers])
-    return _chat_answer(answers, created_at, figures, choices_fields(answers), logprobs=logprobs)
+    return _chat_answer(answers, created_at, choices_fields(answers), logprobs=logprobs)
 
 
-def _chat_answer(
-    answers: Sequence[Answer], created_at: float, figures: Usage, runs: RunFields, *, logprobs: bool
-) -> ChatAnswer:
+def _chat_answer(answers: Sequence[Answer], created_at: float, runs: RunFields, *, logprobs: bool) -> ChatAnswer:
     return ChatAnswer(
-        id=completion_id(answers[0].run_id),
+        id=completion_id(answers[0].leg_id),
         object="chat.completion",
         created=int(created_at),
         model=answers[0].model,
         choices=[_choice(index, answer, logprobs=logprobs) for index, answer in enumerate(answers)],
-        usage=usage(figures),
+        usage=usage(answers),
         **given(runs),
     )
 

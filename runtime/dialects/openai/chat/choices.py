@@ -93,6 +93,7 @@ class ChoiceFrames:
         self._failure: bytes | None = None
         self._encoders = [
             ChunkEncoder(
+                completion_id(first.leg_id),
                 run.id,
                 run.session_id,
                 run.model,
@@ -101,7 +102,6 @@ class ChoiceFrames:
                 include_usage=chat.include_usage,
                 logprobs=chat.turn.sampling.logprobs is not None,
                 index=index,
-                completion=completion_id(first.id),
             )
             for index, run in enumerate(choices.runs)
         ]

@@ -9,7 +9,6 @@ from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.openai.chat.answer import (
     choices_fields,
     client_calls,
-    completion_id,
     finish_reason,
     given,
     run_fields,
@@ -30,7 +29,7 @@ from tenuto.runtime.dialects.openai.chat.shapes import (
 )
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.logprobs import LogprobsAnswer, chat_logprobs
-from tenuto.runtime.dialects.openai.usage import summed, usage
+from tenuto.runtime.dialects.openai.usage import usage
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import DONE, frame, json_line, one_line
 from tenuto.runtime.loop.events import (
@@ -45,7 +44,6 @@ from tenuto.runtime.loop.events import (
     TextAdded,
     ToolCalling,
     ToolReturned,
-    Usage,
 )
 from tenuto.sessions.records import PauseReason, RunStatus
 
@@ -57,11 +55,12 @@ class ChunkEncoder:
 
     What is the same in all chunks is encoded once; of chunks that come by the token, all but what the token brings.
 
-    `index` is the run's choice in the answer that `completion` names, where it is one of several.
+    `completion` is the answer's id, and `index` the run's choice in it.
     """
 
     def __init__(
         self,
+        completion: str,
         run_id: str,
         session_id: str,
         model: str,
@@ -71,14 +70,13 @@ class ChunkEncoder:
         include_usage: bool,
         logprobs: bool = False,
         index: int = 0,
-        completion: str | None = None,
     ) -> None:
         self._run_id, self._session_id = run_id, session_id
         self._named, self._include_usage = named_events, include_usage
         self._logprobs, self._index = logprobs, index
         self._has_shown = False
         envelope = ChunkEnvelope(
-            id=completion or completion_id(run_id),
+            id=completion,
             object="chat.completion.chunk",
             created=int(created_at),
             model=model,
@@ -129,20 +127,20 @@ class ChunkEncoder:
         if answer.status is RunStatus.FAILED:
             _, error = ERRORS.told_of_run(answer.error, answer.error_code, self._run_id)
             return frame(one_line(error.encode())) + DONE
-        return self.ending(answer, run_fields(answer)) + self.figures(answer.usage) + DONE
+        return self.ending(answer, run_fields(answer)) + self.figures([answer]) + DONE
 
     def ending(self, answer: Answer, runs: RunFields | None = None) -> bytes:
         """What ends the choice; the answer has not failed."""
         return self._missed(answer) + self._chunk(Delta(), finish_reason(answer), runs)
 
-    def figures(self, of: Usage) -> bytes:
+    def figures(self, of: Sequence[Answer]) -> bytes:
         """The chunk with the usage, where it is asked for."""
         return self._frame(ChunkFields(choices=[], usage=usage(of))) if self._include_usage else b""
 
     def closing_of(self, answers: Sequence[Answer]) -> bytes:
         """What ends a stream of several choices, each of which has ended."""
         state = self._frame(ChunkFields(choices=[], **given(choices_fields(answers))))
-        return state + self.figures(summed([answer.usage for answer in answers])) + DONE
+        return state + self.figures(answers) + DONE
 
     def failure(self, exc: TenutoError) -> bytes:
         """What ends the stream where something else than the run failed."""

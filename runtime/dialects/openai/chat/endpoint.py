@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
-from tenuto.runtime.dialects.openai.chat.answer import chat_answer, several
+from tenuto.runtime.dialects.openai.chat.answer import chat_answer, completion_id, several
 from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns, turns
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
-from tenuto.runtime.dialects.openai.chat.messages import check_modalities
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.answers import answered
@@ -42,9 +41,6 @@ class ChatCompletions:
         """Answer one request."""
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
         chat = await understood(await read_body(request), reader)
-        if chat.carried:
-            model = self.runner.models.find(chat.turn.model)
-            check_modalities(chat.carried, model.id, model.codec.info.modalities)
         if chat.n > 1:
             return await self._several(request, chat)
         run = await self.runner.start(chat.turn)
@@ -54,6 +50,7 @@ class ChatCompletions:
 
     def _stream(self, chat: ChatRequest, run: Follower) -> Response:
         encoder = ChunkEncoder(
+            completion_id(run.leg_id),
             run.id,
             run.session_id,
             run.model,
@@ -111,4 +108,4 @@ def _wants_logprobs(chat: ChatRequest) -> bool:
 
 def run_headers(run: Follower) -> dict[str, str]:
     """Which session and run an answer belongs to."""
-    return {"x-session-id": run.session_id, "x-tenuto-run-id": run.id}
+    return {"x-tenuto-session": run.session_id, "x-tenuto-run-id": run.id}

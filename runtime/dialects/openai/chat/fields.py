@@ -6,7 +6,7 @@ A field is refused where leaving it out of account would give another answer tha
 from typing import Any
 
 from tenuto.runtime.dialects.openai.refusals import Refusal
-from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_STOPS, MOST_TOP_LOGPROBS
 from tenuto.sessions.ids import MOST_USER_CHARACTERS
 
 SERVED: dict[str, str] = {
@@ -19,37 +19,37 @@ SERVED: dict[str, str] = {
     "top_k": "a common extension of local servers; 0 or -1 turns it off",
     "min_p": "a common extension of local servers; 0 to 1",
     "seed": "the same seed and the same request give the same answer; with `n`, answer i has seed + i",
-    "stop": "a string, or up to 4",
+    "stop": f"a string, or up to {MOST_STOPS}",
     "presence_penalty": "-2 to 2",
     "frequency_penalty": "-2 to 2",
-    "repetition_penalty": "above 0, up to 10; over the last 64 tokens",
+    "repetition_penalty": "up to 10, over the last 64 tokens; 0 or 1 turns it off",
     "repeat_penalty": "llama.cpp's name for `repetition_penalty`",
     "logit_bias": "token ids as strings, -100 to 100; ids outside the vocabulary are refused",
     "n": f"1 to {MOST_CHOICES}; with more than one, nothing is stored and server tools are off",
-    "max_tokens": "limits the whole run, all rounds together; -1: the server's own limit",
+    "max_tokens": "limits the answer, all its rounds together; -1 or 0: the server's own limit",
     "max_completion_tokens": "the same as `max_tokens`",
     "logprobs": "from the model's own distribution, before bias, penalties and temperature",
     "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}, with `logprobs`",
     "response_format": "`text`, `json_object`, `json_schema`; enforced by a grammar while the model writes",
-    "tools": "`function`: run by the client; `mcp` with `server_label`: run by the server",
+    "tools": "`function`: run by the client; `mcp` with `server_label`: run by the server; other types are left out",
     "tool_choice": "`none`, `auto`, `required`, one function, `allowed_tools`",
     "parallel_tool_calls": "false: at most one call per round",
     "user": f"narrows which session a request without `session_id` continues; up to {MOST_USER_CHARACTERS} characters",
     "safety_identifier": "the same as `user`",
     "store": "false: a new session is kept in memory only; refused where the session is kept otherwise",
-    "session_id": "the session to continue; created if it does not exist. The header `X-Session-Id` does the same",
+    "session_id": "the session to continue; created if it does not exist. The header `X-Tenuto-Session` does the same",
     "session_mode": "`auto`, `append` or `replace`: how the messages join the session's",
     "max_tool_rounds": "limit on rounds with server tools; 0: calls are reported but not made",
     "agent_permission": "`auto`, `ask` or `deny`; can only tighten what the server allows",
+    "prompt_cache_key": "a hint that decides where several sessions fit the history; never an error",
     "match": "`off`: a request without `session_id` always starts a new session",
 }
 
 IGNORED: dict[str, str] = {
-    "metadata": "validated, then dropped",
+    "metadata": "the runtime has no use for it",
     "service_tier": "there is only one",
     "reasoning_effort": "the models have no such setting",
     "verbosity": "the models have no such setting",
-    "prompt_cache_key": "caches are found by their tokens",
     "prompt_cache_retention": "the runtime decides what is kept",
 }
 
@@ -73,10 +73,14 @@ REFUSED: dict[str, Refusal] = {
     "audio": Refusal(_given, "answers are text"),
     "modalities": Refusal(_not_text_only, "answers are text"),
     "prediction": Refusal(_given, "predicted outputs are not implemented"),
-    "web_search_options": Refusal(_given, "use an MCP server that searches"),
-    "chat_template_kwargs": Refusal(_not_empty, "templates use their own defaults"),
 }
 """Fields that would change the answer and are not served."""
+
+LEFT_OUT: dict[str, Refusal] = {
+    "chat_template_kwargs": Refusal(_not_empty, "chat templates are used with their own defaults"),
+    "web_search_options": Refusal(_given, "an MCP server can search"),
+}
+"""Fields that would change the answer, and without which clients can do: the answer's diagnostics tell of them."""
 
 REFUSED_OF_MCP_TOOLS = ("server_url", "connector_id", "headers", "authorization")
 """Servers come from the runtime's configuration alone, never from a request."""

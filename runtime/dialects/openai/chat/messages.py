@@ -3,8 +3,7 @@
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.openai.chat.wire import Message, Part
@@ -21,67 +20,35 @@ from tenuto.sessions.items import (
 _DATA_URI = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+)(?:;[A-Za-z0-9=._-]+)*;base64,", re.ASCII)
 _LONGEST_URL = 8192
 
-_PLURALS = {"image": "images", "audio": "audio", "file": "files"}
 
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A part that is no text, and its place."""
-
-    kind: str
-    param: str
-
-
-@dataclass(slots=True)
-class Conversation:
-    """The items of a request, and what they carry besides text."""
-
-    items: list[Item] = field(default_factory=list)
-    carried: list[Carried] = field(default_factory=list)
-
-
-def read_messages(messages: Sequence[Message]) -> Conversation:
+def read_messages(messages: Sequence[Message]) -> list[Item]:
     """Messages to items, one each.
 
     Raises:
         InvalidRequest: a message or a part of it cannot be understood; UnsupportedParameter for what is not served.
     """
     called: dict[str, str] = {}
-    found = Conversation()
+    items: list[Item] = []
     for index, message in enumerate(messages):
-        item = _item(message, called, f"messages[{index}]", found.carried)
+        item = _item(message, called, f"messages[{index}]")
         if isinstance(item, AssistantItem):
             called.update((call.id, call.name) for call in item.calls)
-        found.items.append(item)
-    return found
+        items.append(item)
+    return items
 
 
-def check_modalities(carried: Sequence[Carried], model: str, modalities: Collection[str]) -> None:
-    """Refuse what the model cannot see.
-
-    Raises:
-        UnsupportedParameter: `param` is the part.
-    """
-    for part in carried:
-        if part.kind not in modalities:
-            reads = ", ".join(sorted(modalities, key=lambda kind: kind != "text"))
-            raise UnsupportedParameter(
-                f"{part.param}: the model {model!r} does not read {_PLURALS[part.kind]}; it reads {reads}", part.param
-            )
-
-
-def _item(message: Message, called: Mapping[str, str], path: str, carried: list[Carried]) -> Item:
+def _item(message: Message, called: Mapping[str, str], path: str) -> Item:
     for name in ("function_call", "audio"):
         if getattr(message, name) is not None:
             raise UnsupportedParameter(f"{path}.{name} is not served", f"{path}.{name}")
-    if message.role == "user":
-        return _user(message.content, f"{path}.content", carried)
-    text = _text(message.content, f"{path}.content")
+    content = f"{path}.content"
     match message.role:
         case "system" | "developer":
-            return SystemItem(text)
+            return SystemItem(_text(message.content, content))
         case "assistant":
-            return _assistant(message, text)
+            return _assistant(message, _text(message.content, content))
+        case "user":
+            return UserItem(*_content(message.content, content))
         case "tool":
             if not message.tool_call_id:
                 raise InvalidRequest(
@@ -89,10 +56,12 @@ def _item(message: Message, called: Mapping[str, str], path: str, carried: list[
                 )
             # Where the call is not in this body, the session knows its name.
             name = called.get(message.tool_call_id) or message.name or ""
-            return ToolResultItem(message.tool_call_id, name, text)
+            text, attachments = _content(message.content, content)
+            return ToolResultItem(message.tool_call_id, name, text, attachments=attachments)
 
 
-def _user(parts: Sequence[Part], path: str, carried: list[Carried]) -> UserItem:
+def _content(parts: Sequence[Part], path: str) -> tuple[str, tuple[Attachment, ...]]:
+    """The text, and what comes with it."""
     texts: list[str] = []
     attachments: list[Attachment] = []
     for index, part in enumerate(parts):
@@ -102,8 +71,7 @@ def _user(parts: Sequence[Part], path: str, carried: list[Carried]) -> UserItem:
             texts.append(_text_of(part, place))
         else:
             attachments.append(attachment)
-            carried.append(Carried(attachment.kind, place))
-    return UserItem("\n".join(texts), tuple(attachments))
+    return "\n".join(texts), tuple(attachments)
 
 
 def _assistant(message: Message, text: str) -> AssistantItem:
@@ -125,7 +93,7 @@ def _text_of(part: Part, path: str) -> str:
         case "text" | "refusal":
             raise InvalidRequest(f"{path}.{part.type}: field required", f"{path}.{part.type}")
         case "image_url" | "input_image" | "input_audio" | "file":
-            raise InvalidRequest(f"{path}.type: only a user's message carries {part.type!r}", f"{path}.type")
+            raise InvalidRequest(f"{path}.type: only messages of users and tools carry {part.type!r}", f"{path}.type")
         case other:
             raise InvalidRequest(f"{path}.type: there are no parts of type {other!r}", f"{path}.type")
 

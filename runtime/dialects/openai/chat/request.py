@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.runtime.dialects.openai.chat.fields import REFUSED
-from tenuto.runtime.dialects.openai.chat.messages import Carried, read_messages
+from tenuto.runtime.dialects.hints import hint_of
+from tenuto.runtime.dialects.openai.chat.fields import LEFT_OUT, REFUSED
+from tenuto.runtime.dialects.openai.chat.messages import read_messages
 from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.http.body import parse_object, validate
-from tenuto.runtime.loop.requests import Limits, SessionMode, Turn
+from tenuto.runtime.loop.requests import LeftOut, Limits, SessionMode, Turn
 from tenuto.sessions.ids import MOST_USER_CHARACTERS, checked_session_id
 from tenuto.sessions.principal import Principal
 
-SESSION_HEADER = "x-session-id"
+SESSION_HEADER = "x-tenuto-session"
 EVENTS_HEADER = "x-tenuto-events"
 IDEMPOTENCY_HEADER = "idempotency-key"
 
@@ -25,13 +26,12 @@ _MAX_IDEMPOTENCY_KEY = 255
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request, understood, but for what only a model can tell: `carried` are the parts that are no text."""
+    """A request, understood, but for what only a model can tell."""
 
     turn: Turn
     stream: bool
     include_usage: bool
     n: int = 1
-    carried: tuple[Carried, ...] = ()
 
 
 def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> ChatRequest:
@@ -47,14 +47,14 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     key = _idempotency_key(headers.get(IDEMPOTENCY_HEADER))
     extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
     n = _choices(wire, session_id, key)
-    said = read_messages(wire.messages)
+    tools, unknown_tools = read_tools(wire)
     turn = Turn(
         principal=principal,
         model=wire.model or None,
-        items=tuple(said.items),
+        items=tuple(read_messages(wire.messages)),
         session_id=session_id,
         mode=wire.session_mode or SessionMode.AUTO,
-        tools=read_tools(wire),
+        tools=tools,
         sampling=read_sampling(wire, logprobs=_logprobs(wire)),
         temperature=wire.temperature,
         stop=tuple(wire.stop or ()),
@@ -62,14 +62,21 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
         user=_user(wire),
+        hint=hint_of(headers, wire.prompt_cache_key),
         stored=wire.store,
         match=wire.match != "off",
         wants_events=extended or headers.get(EVENTS_HEADER) == "1",
+        left_out=(*_unused(value), *unknown_tools),
         idempotency_key=key,
         body_digest=None if key is None else _digest(session_id, body),
     )
     include_usage = wire.stream_options is not None and wire.stream_options.include_usage is True
-    return ChatRequest(turn, wire.stream is True, include_usage, n, tuple(said.carried))
+    return ChatRequest(turn, wire.stream is True, include_usage, n)
+
+
+def _unused(value: dict[str, Any]) -> list[LeftOut]:
+    """What would change the answer if it were known here, and is asked for by clients that can do without."""
+    return [LeftOut(name, words.words) for name, words in LEFT_OUT.items() if words.is_used(value.get(name))]
 
 
 def _refuse(value: dict[str, Any]) -> None:
@@ -101,16 +108,11 @@ def _logprobs(wire: ChatBody) -> int | None:
 
 
 def _max_tokens(wire: ChatBody) -> int | None:
-    """Some clients of local servers say -1 for no limit."""
-    given = {name: getattr(wire, name) for name in ("max_completion_tokens", "max_tokens")}
-    limits = {value for value in given.values() if value is not None}
+    """Clients that say -1 or 0 have no limit of their own."""
+    limits = {value for value in (wire.max_completion_tokens, wire.max_tokens) if value is not None and value > 0}
     if len(limits) > 1:
         raise InvalidRequest("max_tokens and max_completion_tokens differ; give only one", "max_tokens")
-    limit = limits.pop() if limits else -1
-    if limit == 0:
-        param = next(name for name, value in given.items() if value == 0)
-        raise InvalidRequest(f"{param}: must be at least 1", param)
-    return None if limit == -1 else limit
+    return limits.pop() if limits else None
 
 
 def _user(wire: ChatBody) -> str | None:
@@ -124,10 +126,10 @@ def _user(wire: ChatBody) -> str | None:
 
 def _session_id(of_body: str | None, of_header: str | None) -> str | None:
     if of_body is not None and of_header is not None and of_body != of_header:
-        raise InvalidRequest("session_id and the header X-Session-Id name different sessions", "session_id")
+        raise InvalidRequest("session_id and the header X-Tenuto-Session name different sessions", "session_id")
     if of_body is not None:
         return checked_session_id(of_body, "session_id")
-    return None if of_header is None else checked_session_id(of_header, "X-Session-Id")
+    return None if of_header is None else checked_session_id(of_header, "X-Tenuto-Session")
 
 
 def _idempotency_key(key: str | None) -> str | None:

@@ -7,7 +7,7 @@ from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.openai.chat.fields import REFUSED_OF_MCP_TOOLS
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Format, Function, Tool, ToolChoiceBody
-from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
+from tenuto.runtime.loop.requests import LeftOut, ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.schemas import expect_bounded, expect_valid
 from tenuto.sessions.tool_limits import expect_within
@@ -24,13 +24,14 @@ def refuse_of_tools(tools: Any) -> None:
             _refuse_mcp(tool, f"tools[{index}]")
 
 
-def read_tools(wire: ChatBody) -> ToolSelection:
-    """Which tools the model sees and how it may use them.
+def read_tools(wire: ChatBody) -> tuple[ToolSelection, list[LeftOut]]:
+    """Which tools the model sees and how it may use them, and those of types that nobody here can run.
 
     Raises:
-        InvalidRequest: a tool or the choice is wrong; UnsupportedParameter for types that are not served.
+        InvalidRequest: a tool or the choice is wrong.
     """
     client: dict[str, ToolSpec] = {}
+    left_out: list[LeftOut] = []
     servers: dict[str, tuple[str, ...] | None] = {}
     for index, tool in enumerate(wire.tools or ()):
         path = f"tools[{index}]"
@@ -41,7 +42,7 @@ def read_tools(wire: ChatBody) -> ToolSelection:
                 label, allowed = _server(tool, servers, path)
                 servers[label] = allowed
             case other:
-                raise UnsupportedParameter(f"{path}.type: tools of type {other!r} are not supported", f"{path}.type")
+                left_out.append(LeftOut(path, f"there are no tools of type {other!r} here"))
     expect_within(client)
     for path, spec in client.items():
         expect_valid(spec.parameters, f"{path}.parameters")
@@ -56,7 +57,7 @@ def read_tools(wire: ChatBody) -> ToolSelection:
         parallel=wire.parallel_tool_calls is not False,
     )
     check_choice(selection)
-    return selection
+    return selection, left_out
 
 
 def check_choice(tools: ToolSelection) -> None:

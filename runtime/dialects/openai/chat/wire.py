@@ -197,7 +197,7 @@ class ChatBody(SamplingFields):
     user: User | None = None
     safety_identifier: User | None = None
     store: bool | None = None
-    metadata: dict[str, str] | None = None
+    prompt_cache_key: Any = None
 
     session_id: str | None = None
     session_mode: Annotated[SessionMode, Field(strict=False)] | None = None

@@ -88,8 +88,6 @@ def _echo(codec: Codec, prompt: str | list[int]) -> str:
 
 
 def _max_tokens(wire: CompletionBody) -> int:
-    if wire.max_tokens == 0:
-        raise InvalidRequest("max_tokens: must be at least 1", "max_tokens")
     if wire.max_tokens == -1:
         return MOST_TOKENS
-    return DEFAULT_TOKENS if wire.max_tokens is None else wire.max_tokens
+    return wire.max_tokens or DEFAULT_TOKENS

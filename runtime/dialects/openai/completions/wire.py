@@ -48,7 +48,7 @@ SERVED: dict[str, str] = {
     "prompt": f"a string, token ids, or a list of either; at most {MOST_COMPLETIONS} texts, prompts times `n`",
     "stream": "as for chat",
     "stream_options": "as for chat",
-    "max_tokens": f"{DEFAULT_TOKENS} if absent; -1: as many as fit the context",
+    "max_tokens": f"{DEFAULT_TOKENS} if absent or 0; -1: as many as fit the context",
     "temperature": "as for chat",
     "top_p": "as for chat",
     "top_k": "as for chat",

@@ -1,0 +1,117 @@
+"""From a turn to what its run is held to: defaults resolved, tools chosen, and what is left out of account told."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from tenuto.pipelines.base import ToolChoice
+from tenuto.runtime.loop.constraints import check_bias
+from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.options import RunOptions
+from tenuto.runtime.loop.requests import LeftOut, Turn
+from tenuto.runtime.loop.tool_room import ToolRoom
+from tenuto.runtime.loop.toolset import default_tools, select
+from tenuto.sessions.blobs import TOOLS
+from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.session import Session
+from tenuto.tools.registry import Registry
+
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds where a request says nothing, and what holds for all."""
+
+    max_tokens: int = 4096
+    max_tool_rounds: int = 16
+    deadline_s: float = 600.0
+    default_tools: Literal["all", "none"] | tuple[str, ...] = "all"
+    max_runs: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """Resolves what turns leave open. Event-loop thread only."""
+
+    registry: Registry
+    defaults: Defaults
+    _room: ToolRoom = field(default_factory=ToolRoom)
+
+    async def of(self, turn: Turn, model: Model, session: Session, miss_reason: str | None = None) -> RunOptions:
+        """What a run of the turn is held to. Raises InvalidRequest."""
+        defaults, limits, offered = self.defaults, turn.limits, self.server_tools(session)
+        default = default_tools(offered, defaults.default_tools)
+        left_out = [*turn.left_out, *_unseen(turn.items, model)]
+        if not turn.tools.given:
+            fitting = await self._room.fitting(model.codec, default, model.context)
+            left_out += _crowded(default, fitting)
+            default = fitting
+        toolset = select(turn.tools, offered, default)
+        check_bias(model.codec, turn.sampling)
+        return RunOptions(
+            sampling=replace(
+                turn.sampling, temperature=model.temperature if turn.temperature is None else turn.temperature
+            ),
+            stop=turn.stop,
+            max_tokens=limits.max_tokens or min(defaults.max_tokens, model.context),
+            max_tool_rounds=_given(limits.max_tool_rounds, defaults.max_tool_rounds),
+            deadline_s=limits.deadline_s or defaults.deadline_s,
+            permission=turn.permission,
+            can_answer=turn.wants_events,
+            tools=toolset.tools,
+            client_tools=toolset.client,
+            choice=turn.tools.choice,
+            only=turn.tools.only,
+            allowed=turn.tools.allowed,
+            parallel=turn.tools.parallel,
+            miss_reason=miss_reason,
+            left_out=tuple(left_out),
+        )
+
+    def server_tools(self, session: Session) -> tuple[ToolSpec, ...]:
+        """The server's tools as they were at the session's first turn."""
+        if session.server_tools is not None:
+            return session.server_tools
+        return TOOLS.of(tuple(exported.spec for exported in self.registry.list())).value
+
+
+def without_default_tools(options: RunOptions, turn: Turn) -> RunOptions | None:
+    """The options of a turn that does not fit the context with tools that it has not asked for; None where it has."""
+    asked_for = turn.tools.given or turn.tools.allowed is not None or turn.tools.choice is ToolChoice.REQUIRED
+    if asked_for or not options.tools:
+        return None
+    reason = f"the conversation does not fit the context with the server's {len(options.tools)} default tools"
+    return replace(
+        options,
+        tools=(),
+        unenforced=tuple(each for each in options.unenforced if each.what != "tools"),
+        left_out=(*options.left_out, LeftOut("tools", reason)),
+    )
+
+
+def _crowded(default: Sequence[ToolSpec], fitting: Sequence[ToolSpec]) -> list[LeftOut]:
+    """What to tell of default tools that do not fit."""
+    names = [tool.name for tool in default[len(fitting) :]]
+    if not names:
+        return []
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    which = f"{', '.join(names[:_MOST_NAMED])}{more}"
+    return [LeftOut("tools", f"the server's {len(default)} default tools take more than half of the context: {which}")]
+
+
+def _unseen(items: Iterable[Item], model: Model) -> list[LeftOut]:
+    """What to tell of images and their like that the model cannot read."""
+    reads = model.codec.info.modalities
+    carrying = (item for item in items if isinstance(item, UserItem | ToolResultItem))
+    unseen = Counter(one.kind for item in carrying for one in item.attachments if one.kind not in reads)
+    told = ", ".join(sorted(reads, key=lambda kind: (kind != "text", kind)))
+    return [
+        LeftOut(kind, f"the model reads {told}; a note stands in place of {count} in the conversation")
+        for kind, count in unseen.items()
+    ]
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
