@@ -10,14 +10,13 @@ from tenuto.runtime.dialects.openai.chat.shapes import (
     FunctionAnswer,
     MessageAnswer,
     RunFields,
-    RunStateAnswer,
     RunStatesAnswer,
-    ServerCallAnswer,
     ToolCallAnswer,
 )
 from tenuto.runtime.dialects.openai.logprobs import chat_logprobs
 from tenuto.runtime.dialects.openai.usage import usage
-from tenuto.runtime.loop.events import Answer, ServerCall, StopReason
+from tenuto.runtime.loop.events import Answer, StopReason
+from tenuto.runtime.schema.answers import RunStateAnswer, server_call, state_fields
 from tenuto.sessions.items import ToolCall
 
 
@@ -73,14 +72,14 @@ def run_fields(answer: Answer) -> RunFields:
     """The session, the server's tool calls, and how the run stands."""
     return RunFields(
         session_id=answer.session_id,
-        agentic_tool_calls=[_server_call(call) for call in answer.server_calls],
-        tenuto=_run_state(answer),
+        agentic_tool_calls=[server_call(call) for call in answer.server_calls],
+        tenuto=RunStateAnswer(**state_fields(answer)),
     )
 
 
 def choices_fields(answers: Sequence[Answer]) -> RunFields:
     """The same for several answers: they have no session, and how each run stands is told in their order."""
-    states = RunStatesAnswer(choices=[_run_state(answer) for answer in answers])
+    states = RunStatesAnswer(choices=[RunStateAnswer(**state_fields(answer)) for answer in answers])
     return RunFields(agentic_tool_calls=[], tenuto=states)
 
 
@@ -97,24 +96,3 @@ def client_calls(answer: Answer) -> list[ToolCall]:
 def _call(call: ToolCall) -> ToolCallAnswer:
     function = FunctionAnswer(name=call.name, arguments=call.arguments)
     return ToolCallAnswer(id=call.id, type="function", function=function)
-
-
-def _server_call(call: ServerCall) -> ServerCallAnswer:
-    return ServerCallAnswer(
-        round=call.round,
-        name=call.name,
-        arguments=call.arguments,
-        result_content=call.result,
-        status=call.status,
-    )
-
-
-def _run_state(answer: Answer) -> RunStateAnswer:
-    more: dict[str, Any] = {}
-    if (pause := answer.pause) is not None:
-        more |= {"reason": pause.reason, "expires_at": pause.expires_at}
-        if pause.pause_id is not None:
-            more["approval_id"] = pause.pause_id
-    if answer.diagnostics:
-        more["diagnostics"] = answer.diagnostics
-    return RunStateAnswer(run_id=answer.run_id, status=answer.status, stop_reason=answer.stop_reason, **more)

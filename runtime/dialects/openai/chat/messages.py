@@ -1,12 +1,11 @@
 """The messages of a chat completions request as items: roles, and the parts of their contents."""
 
 import re
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Mapping, Sequence
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.openai.chat.wire import Message, Part
+from tenuto.runtime.schema.base64 import expect_base64
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -108,8 +107,8 @@ def _attachment(part: Part, path: str) -> Attachment | None:
         case "input_audio":
             if part.input_audio is None:
                 raise InvalidRequest(f"{path}.input_audio: field required", f"{path}.input_audio")
-            data = _base64(part.input_audio.data, f"{path}.input_audio.data")
-            return Attachment("audio", f"audio/{part.input_audio.format}", data=data)
+            expect_base64(part.input_audio.data, f"{path}.input_audio.data")
+            return Attachment("audio", f"audio/{part.input_audio.format}", data=part.input_audio.data)
         case "file":
             return _file(part, f"{path}.file")
         case _:
@@ -142,12 +141,6 @@ def _data_uri(uri: str, path: str) -> tuple[str, str]:
     head = _DATA_URI.match(uri)
     if head is None:
         raise InvalidRequest(f"{path}: must be a data URI in base64, data:TYPE;base64,DATA", path)
-    return head[1].lower(), _base64(uri[head.end() :], path)
-
-
-def _base64(text: str, path: str) -> str:
-    try:
-        b64decode(text, validate=True)
-    except (NotBase64, ValueError):
-        raise InvalidRequest(f"{path}: not base64", path) from None
-    return text
+    data = uri[head.end() :]
+    expect_base64(data, path)
+    return head[1].lower(), data

@@ -3,14 +3,14 @@
 https://platform.openai.com/docs/api-reference/chat/object. Bases stand in the reverse order of their fields.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, JsonValue
 
 from tenuto.runtime.dialects.openai.logprobs import LogprobsAnswer
 from tenuto.runtime.dialects.openai.usage import UsageAnswer
 from tenuto.runtime.http.shape import Shape
-from tenuto.sessions.records import PauseReason, RunStatus
+from tenuto.runtime.schema.answers import RunStateAnswer, ServerCallAnswer
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -47,28 +47,6 @@ class ChoiceAnswer(Shape):
     message: MessageAnswer
     logprobs: LogprobsAnswer | None
     finish_reason: FinishReason
-
-
-class ServerCallAnswer(Shape):
-    """A tool call that the server made."""
-
-    round: int
-    name: str
-    arguments: str
-    result_content: str
-    status: str
-
-
-class RunStateAnswer(Shape):
-    """How a run stands, and what a paused one waits for."""
-
-    run_id: str
-    status: RunStatus
-    stop_reason: str | None
-    reason: PauseReason | None = None
-    expires_at: float | None = None
-    approval_id: str | None = None
-    diagnostics: list[dict[str, Any]] = Field(default=[])
 
 
 class RunStatesAnswer(Shape):
