@@ -27,7 +27,7 @@ from tenuto.runtime.loop.options import RunOptions
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
 
-_KEPT = ("text", "reasoning", "stop_reason", "error", "error_code", "diagnostics")
+_KEPT = ("text", "reasoning", "stop_reason", "stop_string", "error", "error_code", "diagnostics")
 
 
 def gather(answer: Answer, event: RunEvent) -> None:

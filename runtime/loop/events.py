@@ -188,6 +188,8 @@ class Answer:
     server_calls: list[ServerCall] = field(default_factory=list)
     status: RunStatus = RunStatus.RUNNING
     stop_reason: str | None = None
+    stop_string: str | None = None
+    """Which stop string ended it, where one did."""
     pause: RunPaused | None = None
     error: str | None = None
     error_code: str | None = None

@@ -91,6 +91,7 @@ class RoundReader:
         cut = cause in (StopCause.LIMIT, StopCause.CANCELLED)
         self._take(self.parser.finish(), cut=cut)
         self._show(self.text.flush())
+        self.run.leg.answer.stop_string = self.text.matched
         calls = () if cut else tuple(self._finished(call) for call in self._calls)
         return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete=cut)
 

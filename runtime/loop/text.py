@@ -33,6 +33,11 @@ class TextStream:
         self._read = 0
         self._shown = 0
 
+    @property
+    def matched(self) -> str | None:
+        """The stop string that has come."""
+        return self._stops.matched
+
     def sampled(self, logprob: TokenLogprob) -> None:
         """A token was sampled; what is made of it follows."""
         if logprob.token not in self._codec.info.control_tokens:
