@@ -49,13 +49,22 @@ class Problem:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _no_headers(body: Shape) -> Mapping[str, str]:
+    del body
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorForm:
-    """A dialect's errors. `body` makes what is sent of a problem and its entry; `shape` describes that."""
+    """A dialect's errors. `body` makes what is sent of a problem and its entry; `shape` describes that.
+
+    `headers` are those that the dialect has for such a body, as one that repeats an id of it.
+    """
 
     table: ErrorTable
     shape: type[Shape]
     body: Callable[[Problem, WireError], Shape]
+    headers: Callable[[Shape], Mapping[str, str]] = _no_headers
 
     def entry(self, kind: type[TenutoError]) -> WireError:
         """A class's entry, or that of the nearest class above it."""
@@ -75,8 +84,8 @@ class ErrorForm:
 
     def response(self, exc: TenutoError) -> Response:
         """The whole response to a request that fails before anything was sent."""
-        status = self.entry(type(exc)).status
-        return Response(self.told(exc).encode(), status, retry_headers(exc), "application/json")
+        status, body = self.entry(type(exc)).status, self.told(exc)
+        return Response(body.encode(), status, {**retry_headers(exc), **self.headers(body)}, "application/json")
 
 
 def _problem(exc: TenutoError) -> Problem:

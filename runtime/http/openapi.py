@@ -31,11 +31,12 @@ _REFERENCES = "#/components/schemas/{model}"
 def document(dialects: Iterable[Dialect]) -> Json:
     """The OpenAPI document of all of their routes that are documented.
 
-    It has room for one operation of a path and method: where several dialects have it, that is the first one's.
+    It has room for one operation of a path and method: where several dialects have it, that is the one whose requests
+    need no mark.
     """
     documented = [
         (route, dialect.errors)
-        for dialect in dialects
+        for dialect in sorted(dialects, key=lambda one: bool(one.marks))
         for route in dialect.routes
         if isinstance(route, DocumentedRoute)
     ]

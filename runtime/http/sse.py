@@ -41,7 +41,7 @@ def frame(data: bytes, *, event: str | None = None, number: int | None = None) -
 
 
 class EventStream(Response):
-    """Sends frames as they come, and a comment where none has come for `keep_alive_s`. Empty frames are not sent.
+    """Sends frames as they come, and `keep_alive` where none has come for `keep_alive_s`. Empty frames are not sent.
 
     `run` is told when the client goes away: by its disconnect, by a send that fails, or by not reading for
     `patience_s`. The frames must not raise: what goes wrong while they are made is a frame of its dialect.
@@ -55,6 +55,7 @@ class EventStream(Response):
         run: Attached | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        keep_alive: bytes = KEEP_ALIVE,
         keep_alive_s: float = 15.0,
         patience_s: float = 120.0,
     ) -> None:
@@ -62,7 +63,7 @@ class EventStream(Response):
         self.background = None
         self.init_headers({"cache-control": "no-cache", "x-accel-buffering": "no"} | dict(headers or {}))
         self._frames, self._run = frames, run
-        self._keep_alive_s, self._patience_s = keep_alive_s, patience_s
+        self._keep_alive, self._keep_alive_s, self._patience_s = keep_alive, keep_alive_s, patience_s
         self._active_at = time.monotonic()
         self._sending = self._ended = False
 
@@ -92,13 +93,13 @@ class EventStream(Response):
             if self._sending and silence_s >= self._patience_s:
                 raise ClientGone
             if not self._sending and silence_s >= self._keep_alive_s:
-                await self._comment(send)
+                await self._show_life(send)
                 silence_s = 0.0
             await anyio.sleep(max(self._keep_alive_s - silence_s, self._keep_alive_s / 10))
 
-    async def _comment(self, send: Send) -> None:
+    async def _show_life(self, send: Send) -> None:
         self._active_at = time.monotonic()
         with anyio.move_on_after(self._patience_s) as limit:
-            await send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+            await send({"type": "http.response.body", "body": self._keep_alive, "more_body": True})
         if limit.cancelled_caught:
             raise ClientGone

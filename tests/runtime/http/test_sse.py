@@ -150,6 +150,20 @@ async def test_a_silent_stream_is_kept_alive() -> None:
             client.leave.set()
 
 
+async def test_a_dialect_has_its_own_sign_of_life() -> None:
+    client, endless = Client(), Endless()
+    ping = b"event: ping\ndata: {}\n\n"
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            stream = EventStream(endless.frames(), keep_alive=ping, keep_alive_s=0.01)
+            group.start_soon(stream, SCOPE, client.receive, client.send)
+            while ping + ping not in client.body:
+                client.got = anyio.Event()
+                await client.got.wait()
+            client.leave.set()
+    assert b": keep-alive" not in client.body
+
+
 async def test_a_client_that_does_not_read_is_given_up() -> None:
     client, run, endless = Client(), Watched(), Endless()
 
