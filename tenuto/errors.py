@@ -62,7 +62,7 @@ class ContextTooLong(InvalidRequest):
     code = "context_too_long"
 
     def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None, *, at_least: bool = False) -> None:
-        self.prompt_tokens, self.limit, self.fork_at = prompt_tokens, limit, fork_at
+        self.prompt_tokens, self.limit, self.fork_at, self.at_least = prompt_tokens, limit, fork_at, at_least
         self.size = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
         """How many tokens the prompt has, in words."""
         hint = "" if fork_at is None else f"; {self.hint}"

@@ -11,6 +11,8 @@ import pytest
 
 from tenuto import errors
 from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.anthropic.errors import ANTHROPIC
+from tenuto.runtime.dialects.anthropic.errors import ERRORS as ANTHROPIC_ERRORS
 from tenuto.runtime.dialects.openai.errors import ERRORS, OPENAI
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, retry_headers
 
@@ -24,7 +26,7 @@ def _json(form: ErrorForm, raised: TenutoError) -> Any:
     return json.loads(form.told(raised).encode())
 
 
-@pytest.mark.parametrize("table", [OPENAI])
+@pytest.mark.parametrize("table", [OPENAI, ANTHROPIC])
 def test_every_error_has_an_entry(table: ErrorTable) -> None:
     ours = {cls for cls in _all_errors() if cls.__module__.startswith("tenuto.") and ".terminal." not in cls.__module__}
     assert ours - set(table) == set()
@@ -158,3 +160,45 @@ def test_the_official_client_reads_our_errors() -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         client.chat.completions.create(model="x", messages=[])
     assert (raised.value.code, raised.value.param) == ("model_not_found", "model")
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "kind"),
+    [
+        (errors.InvalidRequest("stop: wrong", "stop"), 400, "invalid_request_error"),
+        (errors.Unauthenticated("who"), 401, "authentication_error"),
+        (errors.Forbidden("elsewhere"), 403, "permission_error"),
+        (errors.NotFound("model", "x", ["a"]), 404, "not_found_error"),
+        (errors.SessionBusy("s", "r"), 409, "conflict_error"),
+        (errors.BodyTooLarge(9), 413, "request_too_large"),
+        (errors.Overloaded("the queue", 2.5), 429, "rate_limit_error"),
+        (errors.GenerationFailed("it broke"), 500, "api_error"),
+        (errors.ShuttingDown("bye"), 529, "overloaded_error"),
+        (errors.StoreUnavailable("full"), 529, "overloaded_error"),
+    ],
+)
+def test_anthropics_clients_read_the_same_id_in_the_body_and_in_a_header(
+    raised: TenutoError, status: int, kind: str
+) -> None:
+    response = ANTHROPIC_ERRORS.response(raised)
+    body = json.loads(bytes(response.body))
+    assert (response.status_code, body["type"], body["error"]["type"]) == (status, "error", kind)
+    assert body["request_id"] == response.headers["request-id"]
+    assert retry_headers(raised).items() <= dict(response.headers).items()
+
+
+def test_anthropics_clients_are_told_of_a_prompt_that_is_too_long_in_words_that_they_parse() -> None:
+    body = _json(ANTHROPIC_ERRORS, errors.ContextTooLong(900, 512, 3))
+    assert body["error"] == {
+        "type": "invalid_request_error",
+        "message": "prompt is too long: 900 tokens > 512 maximum; a fork at item 3 would fit",
+        "details": {
+            "error_code": "context_too_long",
+            "param": "messages",
+            "prompt_tokens": 900,
+            "limit": 512,
+            "fork_at": 3,
+        },
+    }
+    at_least = _json(ANTHROPIC_ERRORS, errors.ContextTooLong(900, 512, at_least=True))
+    assert at_least["error"]["message"] == "prompt is too long: 900 tokens > 512 maximum"

@@ -13,10 +13,13 @@ import httpx
 
 FOLDER = Path(__file__).parent / "wire"
 
-_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl)([-_])[0-9a-f]{24,}\b")
+_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl|msg|req)([-_])[0-9a-f]{24,}\b")
 _MEASURED = {"waited_s", "first_token_s", "total_s", "expires_at", "created"}
 # How much of a prompt has a cache depends on what the server was asked before.
-_CACHED = {"cached_tokens", "computed_tokens", "new_tokens", "residency"}
+_CACHED = {
+    *("cached_tokens", "computed_tokens", "new_tokens", "residency"),
+    *("input_tokens", "cache_read_input_tokens"),
+}
 
 
 def play(http: httpx.Client, pair: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +41,8 @@ def _events(text: str) -> list[Any]:
 def _same(value: Any, key: str = "") -> Any:
     """The value with what differs from one time to the next replaced."""
     if isinstance(value, dict):
-        return {name: _same(inner, name) for name, inner in value.items()}
+        # What is only counted is the same each time.
+        return value if set(value) == {"input_tokens"} else {name: _same(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
         return [_same(inner, key) for inner in value]
     if key in _MEASURED | _CACHED and value is not None:
@@ -55,7 +59,24 @@ def _joined(events: list[Any]) -> list[Any]:
         for event in (event for event in events if _is_choice(event) and event["choices"][0]["index"] == index):
             if len(joined) == begin or not _join(joined[-1]["choices"][0], event["choices"][0]):
                 joined.append(event)
-    return [*joined, *(event for event in events if not _is_choice(event))]
+    for event in (event for event in events if not _is_choice(event)):
+        if not (joined and _is_delta(event) and _is_delta(joined[-1]) and _join_delta(joined[-1], event)):
+            joined.append(event)
+    return joined
+
+
+def _is_delta(event: Any) -> bool:
+    return isinstance(event, dict) and event.get("type") == "content_block_delta"
+
+
+def _join_delta(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """The same for a message: add a piece of a block to the piece before it."""
+    one, other = before["delta"], after["delta"]
+    if (before["index"], one["type"]) != (after["index"], other["type"]):
+        return False
+    (name,) = set(one) - {"type"}
+    one[name] += other[name]
+    return True
 
 
 def _is_choice(event: Any) -> bool:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from tenuto.errors import NotFound, SessionBusy
 from tenuto.runtime.api import operations
 from tenuto.runtime.api import routes as own
+from tenuto.runtime.dialects.anthropic import dialect as anthropic
 from tenuto.runtime.dialects.openai import dialect as openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.dialect import Dialect
@@ -63,7 +64,7 @@ def schema_of(api: Any, schema: Any) -> Any:
 
 @pytest.mark.slow
 def test_every_route_is_described(api: Any, described: tuple[httpx.Response, httpx.Response, str]) -> None:
-    sources = [Path(str(module.__file__)).read_text() for module in (own, openai)]
+    sources = [Path(str(module.__file__)).read_text() for module in (own, openai, anthropic)]
     declared = re.findall(r'Route\("([^"]+)"', "".join(sources))
     assert {re.sub(r":\w+}", "}", path) for path in declared} == set(api["paths"])
     assert {"/v1/chat/completions", "/v1/sessions/{id}", "/health"} <= set(api["paths"])
@@ -233,3 +234,12 @@ def test_the_data_of_a_stream_is_described_with_its_failures_and_what_ends_it(ap
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"neither": "form"}, forms)
     assert last == ([] if "runs" in path else [{"const": "[DONE]"}])
+
+
+def test_a_path_that_several_have_is_described_as_those_find_it_who_send_no_mark() -> None:
+    def dialect(name: str, *marks: str) -> Dialect:
+        route = DocumentedRoute("/both", endpoint, Doc("T", name, None))
+        return Dialect(name, ERRORS, (route,), frozenset(marks))
+
+    both = document([dialect("marked", "a-mark"), dialect("unmarked")])["paths"]["/both"]
+    assert both["get"]["summary"] == "unmarked"

@@ -1,0 +1,79 @@
+"""What messages do with each field of a request: serve, ignore or refuse it. docs/anthropic-messages.md shows these.
+
+A field is refused where leaving it out of account would give another answer than was asked for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tenuto.errors import UnsupportedParameter
+from tenuto.runtime.dialects.anthropic.messages.wire import MOST_STOPS
+from tenuto.sessions.ids import MOST_USER_CHARACTERS
+
+SERVED: dict[str, str] = {
+    "model": "an id from `/v1/models`; if absent or `default`, the first model",
+    "messages": "roles `user`, `assistant` and `system`; content as text or as blocks",
+    "system": "text or text blocks, which are paragraphs; a first line `x-anthropic-billing-header:` is left out",
+    "max_tokens": "limits the whole run, all rounds together; more than fits the context is cut to what fits",
+    "stream": "server-sent events, as Anthropic has them",
+    "stop_sequences": f"up to {MOST_STOPS}; `stop_sequence` names the one that was found",
+    "temperature": "0 to 2; if absent, a default that suits the model",
+    "top_p": "0 to 1",
+    "top_k": "0 or -1 turns it off",
+    "tools": "with `input_schema`: run by the client; `mcp_toolset`: tools of a server in `mcp_servers`",
+    "tool_choice": "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`: at most one call per round",
+    "mcp_servers": "servers of the configuration, by `name`; `url` is not used",
+    "thinking": "whether the answer shows the model's reasoning; `budget_tokens` is not enforced",
+    "metadata": f"`user_id` narrows which session a request continues; up to {MOST_USER_CHARACTERS} characters",
+    "output_config": "`format`, a JSON schema, is enforced by a grammar while the model writes; `effort` is ignored",
+    "output_format": "the older name of `output_config.format`",
+    "store": "Tenuto's: false keeps a new session in memory only; refused where the session is kept otherwise",
+    "max_tool_rounds": "Tenuto's: limit on rounds with server tools; 0: calls are reported but not made",
+    "agent_permission": "Tenuto's: `auto`, `ask` or `deny`; can only tighten what the server allows",
+    "match": "Tenuto's: `off`: a request without `X-Tenuto-Session` always starts a new session",
+}
+
+IGNORED: dict[str, str] = {
+    "cache_control": "caches are found by their tokens, wherever a client marks them",
+    "context_management": "the history is what the client sends",
+    "container": "there are no containers",
+    "diagnostics": "`usage` and `tenuto` say what was cached, and why not",
+    "service_tier": "there is only one",
+    "speed": "there is only one",
+    "inference_geo": "the model runs here",
+    "billing_policy": "nothing is billed",
+    "fallbacks": "the model that is named answers",
+    "fallback_credit_token": "nothing is billed",
+    "betas": "what a beta adds is served or not, whether it is named or not",
+}
+
+
+def _given(value: Any) -> bool:
+    return value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """When a field is really used, and what is said of it."""
+
+    is_used: Callable[[Any], bool]
+    words: str
+
+
+REFUSED: dict[str, Refusal] = {
+    "thread": Refusal(_given, "send the whole conversation, or name a session in the header X-Tenuto-Session"),
+    "compaction": Refusal(_given, "summarize the conversation in a request of its own"),
+}
+"""Fields that would change the answer and are not served."""
+
+
+def refuse(value: dict[str, Any]) -> None:
+    """Refuse what a request asks for and is not served.
+
+    Raises:
+        UnsupportedParameter: `param` is the field.
+    """
+    for name, refusal in REFUSED.items():
+        if name in value and refusal.is_used(value[name]):
+            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)

@@ -1,0 +1,137 @@
+"""A request for a message to a turn: what its fields mean, and which of them are refused."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from tenuto.errors import InvalidRequest
+from tenuto.pipelines.backend import Sampling
+from tenuto.runtime.dialects.anthropic.messages.content import Conversation, read_conversation
+from tenuto.runtime.dialects.anthropic.messages.fields import refuse
+from tenuto.runtime.dialects.anthropic.messages.tools import Tools, read_format, read_tools
+from tenuto.runtime.dialects.anthropic.messages.wire import MessagesBody, PromptBody, Thinking
+from tenuto.runtime.dialects.hints import hint_of
+from tenuto.runtime.http.body import parse_object, validate
+from tenuto.runtime.loop.requests import LeftOut, Limits, Turn
+from tenuto.sessions.ids import checked_session_id
+from tenuto.sessions.principal import Principal
+
+SESSION_HEADER = "x-tenuto-session"
+EVENTS_HEADER = "x-tenuto-events"
+IDEMPOTENCY_HEADER = "idempotency-key"
+
+_MAX_IDEMPOTENCY_KEY = 255
+
+Shown = Literal["whole", "signed", "not"]
+"""How reasoning is shown: as it is, as a signature alone, or not at all."""
+BodyT = TypeVar("BodyT", bound=PromptBody)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequest:
+    """A request, understood, but for what only a server can tell.
+
+    The turn's tools are yet without those of `tools.servers`. `carried` are the parts that are no text, each with its
+    place.
+    """
+
+    turn: Turn
+    tools: Tools
+    stream: bool = False
+    thinking: Shown = "not"
+    carried: tuple[tuple[str, str], ...] = ()
+
+
+def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> MessageRequest:
+    """Read a request's body and headers (lower-case names).
+
+    Raises:
+        InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
+    """
+    wire = _wire(MessagesBody, body)
+    said, tools = read_conversation(wire.system, wire.messages), read_tools(wire)
+    session_id, key = _session_id(headers), _idempotency_key(headers)
+    extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
+    turn = Turn(
+        principal=principal,
+        model=wire.model or None,
+        items=tuple(said.items),
+        session_id=session_id,
+        tools=tools.selection,
+        sampling=Sampling(top_k=max(0, wire.top_k or 0), top_p=1.0 if wire.top_p is None else wire.top_p),
+        temperature=wire.temperature,
+        stop=tuple(wire.stop_sequences or ()),
+        response=read_format(wire),
+        limits=Limits(max_tokens=wire.max_tokens, max_tool_rounds=wire.max_tool_rounds),
+        permission=wire.agent_permission,
+        user=(wire.metadata.user_id if wire.metadata else None) or None,
+        hint=hint_of(headers),
+        stored=wire.store,
+        match=wire.match != "off",
+        wants_events=extended or headers.get(EVENTS_HEADER) == "1",
+        left_out=tuple(_left_out(said, tools, wire.thinking)),
+        idempotency_key=key,
+        body_digest=None if key is None else _digest(session_id, body),
+    )
+    return MessageRequest(turn, tools, wire.stream is True, _shown(wire.thinking), tuple(said.carried))
+
+
+def read_prompt(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> MessageRequest:
+    """Read what is only to be counted. Raises what `read_message` does."""
+    wire = _wire(PromptBody, body)
+    said, tools = read_conversation(wire.system, wire.messages), read_tools(wire)
+    turn = Turn(
+        principal=principal,
+        model=wire.model or None,
+        items=tuple(said.items),
+        session_id=_session_id(headers),
+        tools=tools.selection,
+        response=read_format(wire),
+    )
+    return MessageRequest(turn, tools)
+
+
+def _wire(kind: type[BodyT], body: bytes) -> BodyT:
+    value = parse_object(body)
+    refuse(value)
+    return validate(kind, value)
+
+
+def _shown(thinking: Thinking | None) -> Shown:
+    """Clients that do not ask for reasoning mostly read the first block of an answer as its text."""
+    if thinking is None or thinking.type == "disabled":
+        return "not"
+    return "signed" if thinking.display == "omitted" else "whole"
+
+
+def _left_out(said: Conversation, tools: Tools, thinking: Thinking | None) -> Iterable[LeftOut]:
+    if thinking is not None and thinking.budget_tokens is not None:
+        yield LeftOut("thinking.budget_tokens", "reasoning is bounded by max_tokens alone")
+    for what, place in tools.left_out:
+        yield LeftOut(place, f"there are no tools of type {what!r} here")
+    for what, place in dict(reversed(said.left_out)).items():  # the first of each type
+        yield LeftOut(place, f"the model does not read blocks of type {what!r}")
+
+
+def unseen(carried: Sequence[tuple[str, str]], modalities: Collection[str]) -> Iterable[LeftOut]:
+    """What a model that reads these does not see of a request."""
+    kinds = dict(reversed([(kind, place) for kind, place in carried if kind not in modalities]))
+    for kind, place in kinds.items():  # the first of each kind
+        yield LeftOut(place, f"the model does not read this {kind}: it reads a note that there is one")
+
+
+def _session_id(headers: Mapping[str, str]) -> str | None:
+    given = headers.get(SESSION_HEADER)
+    return None if given is None else checked_session_id(given, "X-Tenuto-Session")
+
+
+def _idempotency_key(headers: Mapping[str, str]) -> str | None:
+    key = headers.get(IDEMPOTENCY_HEADER)
+    if key is not None and not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY:
+        raise InvalidRequest(f"Idempotency-Key: 1 to {_MAX_IDEMPOTENCY_KEY} characters", "Idempotency-Key")
+    return key
+
+
+def _digest(session_id: str | None, body: bytes) -> str:
+    return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()
