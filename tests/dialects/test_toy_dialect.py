@@ -137,6 +137,7 @@ async def test_whatever_is_wrong_is_told_in_its_form(
     assert response.status_code == status
     assert set(response.json()) == {"ouch", "kind", "what"}
     assert {name: response.json()[name] for name in told} == told
+    assert response.headers["toy-kind"] == told["kind"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/nowhere"), ("GET", "/toys"), ("DELETE", "/v1/sessions")])

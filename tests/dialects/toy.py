@@ -57,7 +57,12 @@ def _body(problem: Problem, entry: WireError) -> Complaint:
     return Complaint(ouch=problem.message, kind=entry.type, what=problem.code)
 
 
-ERRORS = ErrorForm(TABLE, Complaint, _body)
+def _headers(body: Shape) -> dict[str, str]:
+    assert isinstance(body, Complaint)
+    return {"toy-kind": body.kind}
+
+
+ERRORS = ErrorForm(TABLE, Complaint, _body, _headers)
 
 
 class Say(Wire):

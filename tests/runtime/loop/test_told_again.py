@@ -40,3 +40,12 @@ async def test_who_begins_after_a_restart_goes_on_where_it_was(open_process: Ope
     for at, (number, _) in enumerate(everything[:-1], 1):
         assert not run.tells_again(number)
         assert await told(run, number) == everything[at:]
+
+
+async def test_which_stop_string_ended_an_answer_is_told_at_once_and_after_a_restart(open_process: Open) -> None:
+    process = await open_process(says("hi", "one two three"), says("ho", "one two three"))
+    assert (await process.ask("ho", stop=("four",))).stop_string is None
+    answer = await process.ask("hi", stop=("three", "two"))
+    assert answer.stop_string == "two"
+    later = await open_process(left=process.url)
+    assert (await later.runner.run(ALICE, answer.run_id)).snapshot().stop_string == "two"
