@@ -4,7 +4,7 @@ Knows no dialect. https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
 import anyio
@@ -41,7 +41,9 @@ def frame(data: bytes, *, event: str | None = None, number: int | None = None) -
 
 
 class EventStream(Response):
-    """Sends frames as they come, and `keep_alive` where none has come for `keep_alive_s`. Empty frames are not sent.
+    """Sends frames as they come, and what `keep_alive` gives where none has come for `keep_alive_s`.
+
+    Empty frames are not sent. What is to keep the stream alive is made at the moment in which it is sent.
 
     `run` is told when the client goes away: by its disconnect, by a send that fails, or by not reading for
     `patience_s`. The frames must not raise: what goes wrong while they are made is a frame of its dialect.
@@ -55,7 +57,7 @@ class EventStream(Response):
         run: Attached | None = None,
         *,
         headers: Mapping[str, str] | None = None,
-        keep_alive: bytes = KEEP_ALIVE,
+        keep_alive: Callable[[], bytes] = lambda: KEEP_ALIVE,
         keep_alive_s: float = 15.0,
         patience_s: float = 120.0,
     ) -> None:
@@ -100,6 +102,6 @@ class EventStream(Response):
     async def _show_life(self, send: Send) -> None:
         self._active_at = time.monotonic()
         with anyio.move_on_after(self._patience_s) as limit:
-            await send({"type": "http.response.body", "body": self._keep_alive, "more_body": True})
+            await send({"type": "http.response.body", "body": self._keep_alive(), "more_body": True})
         if limit.cancelled_caught:
             raise ClientGone
