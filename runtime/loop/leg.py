@@ -255,7 +255,7 @@ class Leg:
                 continue
             decision = self.services.policy.decide(
                 pending.call.name,
-                request=options.permission,
+                request=options.permission_for(pending.call.name),
                 can_answer=options.can_answer,
                 remembered=self._is_remembered(pending.call.name),
             )

@@ -44,6 +44,8 @@ class RunOptions:
     only: str | None
     parallel: bool
     allowed: tuple[str, ...] | None = None
+    asks: tuple[str, ...] = ()
+    """The tools that need a person's word because the request says so."""
     answer: JsonObject | None = None
     unenforced: tuple[Unenforced, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -55,6 +57,11 @@ class RunOptions:
         if choice is ToolChoice.REQUIRED and self.only is not None:
             return tuple(tool for tool in self.tools if tool.name == self.only)
         return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
+
+    def permission_for(self, tool: str) -> Permission | None:
+        """What the request says of a server's tool."""
+        said = [each for each in (self.permission, Permission.ASK if tool in self.asks else None) if each is not None]
+        return strictest(said) if said else None
 
     def shared(self) -> "RunOptions":
         """The same, of what repeats from run to run with the one object that stands for it."""
@@ -91,7 +98,7 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
         return replace(before, can_answer=turn.wants_events, miss_reason=None, left_out=fresh.left_out)
     limits = turn.limits
     if not turn.tools.given:
-        fresh = replace(fresh, tools=before.tools, client_tools=before.client_tools)
+        fresh = replace(fresh, tools=before.tools, client_tools=before.client_tools, asks=before.asks)
         if turn.tools.allowed is None:
             fresh = replace(fresh, allowed=before.allowed)
     return replace(

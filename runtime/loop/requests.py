@@ -37,7 +37,8 @@ class ToolSelection:
 
     `given` is false where the request has no `tools` field: the server's default set then. `client` are the tools
     that the client runs; `servers` maps a server's label to the allowed names, None for all of them. `only` narrows a
-    required choice to one name. `allowed` narrows what may be called, and leaves what the model sees.
+    required choice to one name. `allowed` narrows what may be called, and leaves what the model sees. `asks` names
+    tools of servers that need a person's word, whatever the server's own settings say.
     """
 
     given: bool = False
@@ -47,6 +48,7 @@ class ToolSelection:
     only: str | None = None
     allowed: tuple[str, ...] | None = None
     parallel: bool = True
+    asks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ class Turn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request_items", RequestItems(self.items))
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a session that is made for it is kept in the store."""
+        return self.stored is not False
 
     def expect_stored_as(self, session: Session) -> None:
         """Raise InvalidRequest where the request says how the session is kept, and it is kept otherwise."""

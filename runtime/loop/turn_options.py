@@ -65,6 +65,7 @@ class TurnOptions:
             choice=turn.tools.choice,
             only=turn.tools.only,
             allowed=turn.tools.allowed,
+            asks=turn.tools.asks,
             parallel=turn.tools.parallel,
             miss_reason=miss_reason,
             left_out=tuple(left_out),
