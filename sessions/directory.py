@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from tenuto.errors import CommitUnsettled, Conflict, NotFound, SessionBusy, SessionDamaged, StoreFailed
 from tenuto.sessions import match
+from tenuto.sessions.candidates import candidates
 from tenuto.sessions.changes import Beside, Change, DeleteSession, PutNote, whole
 from tenuto.sessions.commits import Commits
 from tenuto.sessions.draft import Draft
@@ -23,7 +24,6 @@ from tenuto.sessions.recent import STORED_BYTES, UNSTORED_BYTES, RecentSessions
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Key, Session, new_uid
-from tenuto.sessions.storage.reads import MOST_CANDIDATES
 from tenuto.sessions.storage.store import Store
 from tenuto.sessions.watchers import notify
 
@@ -103,21 +103,20 @@ class Directory:
         fetch: Callable[[str, str], Awaitable[Session | None]] | None = None,
         *,
         hint: str | None = None,
+        stored: bool = True,
     ) -> tuple[Session, int] | None:
-        """The stored session that a request without an id repeats, and how many of its items; `hint`: its client's.
+        """The session that a request without an id repeats, and how many of its items; `hint`: its client's.
 
-        `fetch` gets a session through its owner, by principal and id; without it nobody else may use this object.
+        It is a stored one, or one in memory only. `fetch` gets a session through its owner, by principal and id;
+        without it nobody else may use this object.
         """
+        found = []
         digests = match.prefix_digests(request)
-        found = await self._store.candidates(principal, user, digests) if digests else []
-        if len(found) >= MOST_CANDIDATES:
-            return None
-        candidates = []
-        for uid, at in found:
-            session = await self._by_uid(uid, fetch or self.get)
-            if session is not None:
-                candidates.append((session, at))
-        return match.choose(candidates, request, hint)
+        for uid, key, at in await candidates(self._store, self._live, principal, user, digests, stored=stored):
+            session = await (fetch or self.get)(*key)
+            if session is not None and session.uid == uid:
+                found.append((session, at))
+        return match.choose(found, request, hint)
 
     async def commit(self, draft: Draft, *changes: Beside) -> None:
         """Commit a draft with what belongs beside it, and let the session be what it says. Cancelling does not stop it.
@@ -216,7 +215,13 @@ class Directory:
         return await self._store.sessions(principal, implicit=implicit, limit=limit, after=after)
 
     def fork(
-        self, session: Session, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
+        self,
+        session: Session,
+        at: int | None = None,
+        new_id: str | None = None,
+        *,
+        implicit: bool | None = None,
+        stored: bool | None = None,
     ) -> Session:
         """A fork as `forked` makes it; nobody finds it before it is added or registered.
 
@@ -224,7 +229,7 @@ class Directory:
             InvalidRequest: `at` or `new_id` is not valid.
         """
         now = self._clock()
-        fork = forked(session, now, at, new_id, implicit=implicit)
+        fork = forked(session, now, at, new_id, implicit=implicit, stored=stored)
         self._expiry.prolong(fork, now)
         return fork
 
@@ -243,7 +248,13 @@ class Directory:
             await self._add(session, whole(session))
 
     def register(self, session: Session) -> None:
-        """Let a session be committed to that is not in the store before its first commit; `whole` has what is first."""
+        """Let a session be committed to that is not in the store before its first commit; `whole` has what is first.
+
+        Raises:
+            Overloaded: it is in memory only, and the memory for such is full of those that are at work.
+        """
+        if not session.stored:
+            self._live.expect_room(session.principal)
         self._live.add(session)
 
     async def install(self, session: Session) -> str | None:
@@ -290,11 +301,6 @@ class Directory:
         self._live.trim()
         await self._store.expire_keys(self._clock())
 
-    async def _by_uid(self, uid: str, fetch: Callable[[str, str], Awaitable[Session | None]]) -> Session | None:
-        address = await self._store.address(uid)
-        session = await fetch(*address) if address else None
-        return session if session is not None and session.uid == uid else None
-
     async def _add(self, session: Session, changes: Sequence[Change]) -> None:
         """Commit a session that is new, then let it be found. The caller holds the lock of its id."""
         if session.stored:
@@ -334,8 +340,6 @@ class Directory:
         await self._commits.settle((principal, id))
 
     def _make(self, principal: str, id: str, *, implicit: bool, user: str | None, stored: bool) -> Session:
-        if not stored:
-            self._live.expect_room(principal)
         now = self._clock()
         session = Session(new_uid(now), principal, id, now, now, implicit=implicit, stored=stored, user=user)
         self._expiry.prolong(session, now)

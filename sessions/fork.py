@@ -9,12 +9,19 @@ from tenuto.sessions.session import Parent, Session, new_uid
 
 
 def forked(
-    session: Session, now: float, at: int | None = None, new_id: str | None = None, *, implicit: bool | None = None
+    session: Session,
+    now: float,
+    at: int | None = None,
+    new_id: str | None = None,
+    *,
+    implicit: bool | None = None,
+    stored: bool | None = None,
 ) -> Session:
     """A session of its own with completed items, their tokens, and the notes; nobody's approvals hold in it.
 
     `at`: how many items at most (default: up to the end of the last completed turn); a round whose calls are not
-    all answered is left out. Without `implicit`, it is implicit where its origin is and it has no `new_id`.
+    all answered is left out. Without `implicit`, it is implicit where its origin is and it has no `new_id`; without
+    `stored`, it is stored where its origin is.
 
     Raises:
         InvalidRequest: `at` or `new_id` is not valid.
@@ -31,7 +38,7 @@ def forked(
         created_at=now,
         updated_at=now,
         implicit=session.implicit and new_id is None if implicit is None else implicit,
-        stored=session.stored,
+        stored=session.stored if stored is None else stored,
         user=session.user,
         parent=Parent(session.uid, keep),
         items=session.items[:keep],

@@ -1,6 +1,6 @@
 """The sessions in memory: one object for each, while anybody holds it and for a while after its last use. No I/O."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakValueDictionary
 
 from tenuto.errors import NotFound
@@ -48,6 +48,11 @@ class LiveSessions:
         self.expect(session)
         return session
 
+    def address(self, uid: str) -> Key | None:
+        """Where the session of this uid is found; None where it is not in memory."""
+        session = self._by_uid.get(uid)
+        return None if session is None else session.key
+
     def expect(self, session: Session) -> None:
         """Raise NotFound where this is no longer the session's object."""
         if self._by_key.get(session.key) is not session:
@@ -80,6 +85,10 @@ class LiveSessions:
     def expect_room(self, principal: str) -> None:
         """Raises Overloaded where the principal can have no further session in memory only."""
         self._recent.expect_room(principal, self._clock())
+
+    def candidates(self, principal: str, user: str | None, digests: Sequence[str], most: int) -> list[tuple[str, int]]:
+        """The uids of sessions that are in memory only and that a request may repeat, as `MemoryIndex` finds them."""
+        return self._recent.index.candidates(principal, user, digests, most)
 
     def trim(self) -> None:
         """Let the sessions go that are idle for too long."""

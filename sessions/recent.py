@@ -4,6 +4,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.memory_index import MemoryIndex
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
 
@@ -37,7 +38,9 @@ class RecentSessions:
     def __init__(self, ttl_s: float, stored_bytes: int = STORED_BYTES, unstored_bytes: int = UNSTORED_BYTES) -> None:
         self._ttl_s = ttl_s
         self._stored = _Table("the memory for sessions", stored_bytes)
-        self._unstored = _Table("the memory for sessions that are not stored", unstored_bytes)
+        self.index = MemoryIndex()
+        """The sessions that are not stored, for requests that repeat them."""
+        self._unstored = _Table("the memory for sessions that are not stored", unstored_bytes, self.index)
 
     def nbytes(self) -> dict[str, int]:
         """About what they take in memory, those that are stored and those that are not."""
@@ -72,7 +75,8 @@ class RecentSessions:
 
 
 class _Table:
-    def __init__(self, what: str, size: int) -> None:
+    def __init__(self, what: str, size: int, index: MemoryIndex | None = None) -> None:
+        self._index = index
         self.entries: OrderedDict[str, _Entry] = OrderedDict()
         self.shares: Shares[str] = Shares(what, size, lambda uid: self.entries[uid].session.open_run is None)
 
@@ -80,12 +84,19 @@ class _Table:
         entry = self.entries.setdefault(session.uid, _Entry(session, now))
         entry.used = now
         self.entries.move_to_end(session.uid)
+        if self._index is not None:
+            self._index.put(session)
         for uid in self.shares.settle(session.uid, session.principal, _weigh(entry)):
-            del self.entries[uid]
+            self._forget(uid)
 
     def drop(self, uid: str) -> None:
         self.shares.remove(uid)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
         self.entries.pop(uid, None)
+        if self._index is not None:
+            self._index.drop(uid)
 
     def expire(self, now: float, since: float) -> None:
         # A session with an open run counts as used now: it goes to the end, so nothing is looked at twice.

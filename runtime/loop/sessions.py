@@ -41,14 +41,14 @@ class Sessions:
         return await self._owners.ask((principal, id), partial(self._directory.get, principal, id))
 
     async def branch(self, turn: Turn, session: Session, at: int) -> Found | None:
-        """A fork of a session where a turn leaves it, to be kept with the turn; None if that place is no more."""
+        """A fork of a session where a turn leaves it, to be kept as the turn is; None if that place is no more."""
         return await self._owners.ask((session.principal, session.id), partial(self._branch, turn, session, at))
 
     async def _branch(self, turn: Turn, session: Session, at: int) -> Found | None:
         there = await self._directory.get(session.principal, session.id) is session
         if not there or not fits(session.items, session.history, turn.request_items, at):
             return None
-        fork = self._directory.fork(session, at, implicit=True)
+        fork = self._directory.fork(session, at, implicit=True, stored=turn.is_stored)
         self._directory.register(fork)
         return Found(fork, whole(fork))
 

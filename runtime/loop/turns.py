@@ -109,23 +109,41 @@ class Turns:
         self._legs.check_open(turn.principal.id)
         if turn.session_id is not None:
             return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
-        found = None
-        if turn.match and turn.stored is not False:
-            fetch = self._sessions.fetch
-            found = await self._directory.match(turn.principal.id, turn.user, turn.request_items, fetch, hint=turn.hint)
+        found = await self._match(turn)
         if found is None:
             return await self._start_new(turn, model)
         session, at = found
-        follower = await self._ask(turn, session.id, partial(self._go_on, turn, session, model))
-        if follower is not None:
-            return follower
+        if session.stored is turn.is_stored:
+            follower = await self._ask(turn, session.id, partial(self._go_on, turn, session, model))
+            if follower is not None:
+                return follower
         branch = await self._sessions.branch(turn, session, at)
         if branch is None:
             return await self._start_new(turn, model)
         return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
 
+    async def _match(self, turn: Turn) -> tuple[Session, int] | None:
+        """The session that a turn repeats, and how many of its items.
+
+        What is in memory only stays there: a turn that is stored never goes on from it. One that is not may leave a
+        session that is.
+        """
+        if not turn.match:
+            return None
+        match = partial(
+            self._directory.match,
+            turn.principal.id,
+            turn.user,
+            turn.request_items,
+            self._sessions.fetch,
+            hint=turn.hint,
+        )
+        if turn.is_stored:
+            return await match()
+        return await match(stored=False) or await match()
+
     async def _start_new(self, turn: Turn, model: Model) -> Follower:
-        session = self._directory.new(turn.principal.id, user=turn.user, stored=turn.stored is not False)
+        session = self._directory.new(turn.principal.id, user=turn.user, stored=turn.is_stored)
         return await self._ask(turn, session.id, partial(self._admit, turn, model, Found(session)))
 
     async def _ask(self, turn: Turn, session_id: str, work: Callable[[], Awaitable[F]]) -> F:
@@ -133,7 +151,7 @@ class Turns:
         return await self._owners.ask((turn.principal.id, session_id), work, unheard=_leave)
 
     async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
-        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.stored is not False)
+        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.is_stored)
         turn.expect_stored_as(session)
         return await self._admit(turn, model, Found(session))
 
