@@ -11,7 +11,7 @@ from tenuto.errors import NotFound, TenutoError
 from tenuto.runtime.dialects.openai.chat.answer import completion_id
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest
-from tenuto.runtime.dialects.openai.chat.tools import check_choice
+from tenuto.runtime.dialects.openai.functions import check_choice
 from tenuto.runtime.dialects.openai.sampling import seeded
 from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.sse import DONE

@@ -14,6 +14,7 @@ from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.headers import run_headers
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, understood
@@ -104,8 +105,3 @@ async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes,
 
 def _wants_logprobs(chat: ChatRequest) -> bool:
     return chat.turn.sampling.logprobs is not None
-
-
-def run_headers(run: Follower) -> dict[str, str]:
-    """Which session and run an answer belongs to."""
-    return {"x-tenuto-session": run.session_id, "x-tenuto-run-id": run.id}

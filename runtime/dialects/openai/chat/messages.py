@@ -1,11 +1,10 @@
 """The messages of a chat completions request as items: roles, and the parts of their contents."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.runtime.dialects.openai import attachments as attached
 from tenuto.runtime.dialects.openai.chat.wire import Message, Part
-from tenuto.runtime.schema.base64 import expect_base64
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -15,9 +14,6 @@ from tenuto.sessions.items import (
     ToolResultItem,
     UserItem,
 )
-
-_DATA_URI = re.compile(r"data:([A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+)(?:;[A-Za-z0-9=._-]+)*;base64,", re.ASCII)
-_LONGEST_URL = 8192
 
 
 def read_messages(messages: Sequence[Message]) -> list[Item]:
@@ -103,44 +99,22 @@ def _attachment(part: Part, path: str) -> Attachment | None:
         case "image_url" | "input_image":
             if part.image_url is None:
                 raise InvalidRequest(f"{path}.image_url: field required", f"{path}.image_url")
-            return _image(part.image_url.url, f"{path}.image_url.url")
+            return attached.image(part.image_url.url, f"{path}.image_url.url")
         case "input_audio":
             if part.input_audio is None:
                 raise InvalidRequest(f"{path}.input_audio: field required", f"{path}.input_audio")
-            expect_base64(part.input_audio.data, f"{path}.input_audio.data")
-            return Attachment("audio", f"audio/{part.input_audio.format}", data=part.input_audio.data)
+            return attached.audio(part.input_audio.data, part.input_audio.format, f"{path}.input_audio.data")
         case "file":
             return _file(part, f"{path}.file")
         case _:
             return None
 
 
-def _image(url: str, path: str) -> Attachment:
-    if url.startswith("data:"):
-        mime_type, data = _data_uri(url, path)
-        if not mime_type.startswith("image/"):
-            raise InvalidRequest(f"{path}: {mime_type} is not an image type", path)
-        return Attachment("image", mime_type, data=data)
-    if not url.startswith(("https://", "http://")) or len(url) > _LONGEST_URL:
-        raise InvalidRequest(f"{path}: must be an http(s) address or a data URI", path)
-    return Attachment("image", "image/*", uri=url)
-
-
 def _file(part: Part, path: str) -> Attachment:
     if part.file is None:
         raise InvalidRequest(f"{path}: field required", path)
     if part.file.file_id is not None:
-        raise UnsupportedParameter(f"{path}.file_id: files are not kept here; send file_data", f"{path}.file_id")
+        attached.refuse_file_id(f"{path}.file_id")
     if part.file.file_data is None:
         raise InvalidRequest(f"{path}.file_data: field required", f"{path}.file_data")
-    mime_type, data = _data_uri(part.file.file_data, f"{path}.file_data")
-    return Attachment("file", mime_type, data=data)
-
-
-def _data_uri(uri: str, path: str) -> tuple[str, str]:
-    head = _DATA_URI.match(uri)
-    if head is None:
-        raise InvalidRequest(f"{path}: must be a data URI in base64, data:TYPE;base64,DATA", path)
-    data = uri[head.end() :]
-    expect_base64(data, path)
-    return head[1].lower(), data
+    return attached.file(part.file.file_data, f"{path}.file_data")

@@ -1,6 +1,5 @@
 """A chat completions request to a turn: what its fields mean, and which of them are refused."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +10,11 @@ from tenuto.runtime.dialects.openai.chat.fields import LEFT_OUT, REFUSED
 from tenuto.runtime.dialects.openai.chat.messages import read_messages
 from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
+from tenuto.runtime.dialects.openai.headers import body_digest, idempotency_key, session_of, wants_events, whole_user
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, SessionMode, Turn
-from tenuto.sessions.ids import MOST_USER_CHARACTERS, checked_session_id
 from tenuto.sessions.principal import Principal
-
-SESSION_HEADER = "x-tenuto-session"
-EVENTS_HEADER = "x-tenuto-events"
-IDEMPOTENCY_HEADER = "idempotency-key"
-
-_MAX_IDEMPOTENCY_KEY = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +36,8 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     value = parse_object(body)
     _refuse(value)
     wire = validate(ChatBody, value)
-    session_id = _session_id(wire.session_id, headers.get(SESSION_HEADER))
-    key = _idempotency_key(headers.get(IDEMPOTENCY_HEADER))
+    session_id = session_of(headers, wire.session_id)
+    key = idempotency_key(headers)
     extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
     n = _choices(wire, session_id, key)
     tools, unknown_tools = read_tools(wire)
@@ -61,14 +54,14 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
         response=read_format(wire.response_format),
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
-        user=_user(wire),
+        user=whole_user(wire.safety_identifier, wire.user),
         hint=hint_of(headers, wire.prompt_cache_key),
         stored=wire.store,
         match=wire.match != "off",
-        wants_events=extended or headers.get(EVENTS_HEADER) == "1",
+        wants_events=extended or wants_events(headers),
         left_out=(*_unused(value), *unknown_tools),
         idempotency_key=key,
-        body_digest=None if key is None else _digest(session_id, body),
+        body_digest=None if key is None else body_digest(session_id, body),
     )
     include_usage = wire.stream_options is not None and wire.stream_options.include_usage is True
     return ChatRequest(turn, wire.stream is True, include_usage, n)
@@ -113,30 +106,3 @@ def _max_tokens(wire: ChatBody) -> int | None:
     if len(limits) > 1:
         raise InvalidRequest("max_tokens and max_completion_tokens differ; give only one", "max_tokens")
     return limits.pop() if limits else None
-
-
-def _user(wire: ChatBody) -> str | None:
-    """Both fields name who a session is for: where both are given, both must fit."""
-    user = "\n".join(name for name in (wire.safety_identifier, wire.user) if name)
-    if len(user) > MOST_USER_CHARACTERS:
-        message = f"user: with safety_identifier, it should have at most {MOST_USER_CHARACTERS} characters"
-        raise InvalidRequest(message, "user")
-    return user or None
-
-
-def _session_id(of_body: str | None, of_header: str | None) -> str | None:
-    if of_body is not None and of_header is not None and of_body != of_header:
-        raise InvalidRequest("session_id and the header X-Tenuto-Session name different sessions", "session_id")
-    if of_body is not None:
-        return checked_session_id(of_body, "session_id")
-    return None if of_header is None else checked_session_id(of_header, "X-Tenuto-Session")
-
-
-def _idempotency_key(key: str | None) -> str | None:
-    if key is not None and not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY:
-        raise InvalidRequest(f"Idempotency-Key: 1 to {_MAX_IDEMPOTENCY_KEY} characters", "Idempotency-Key")
-    return key
-
-
-def _digest(session_id: str | None, body: bytes) -> str:
-    return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()

@@ -1,16 +1,15 @@
 """The tools of a chat completions request, how they may be used, and the form that the answer is held to."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.openai.chat.fields import REFUSED_OF_MCP_TOOLS
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody, Format, Function, Tool, ToolChoiceBody
+from tenuto.runtime.dialects.openai.functions import check_choice, expect_fit, function_spec, response_format
 from tenuto.runtime.loop.requests import LeftOut, ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
-from tenuto.sessions.schemas import expect_bounded, expect_valid
-from tenuto.sessions.tool_limits import expect_within
 
 
 def refuse_of_tools(tools: Any) -> None:
@@ -43,9 +42,7 @@ def read_tools(wire: ChatBody) -> tuple[ToolSelection, list[LeftOut]]:
                 servers[label] = allowed
             case other:
                 left_out.append(LeftOut(path, f"there are no tools of type {other!r} here"))
-    expect_within(client)
-    for path, spec in client.items():
-        expect_valid(spec.parameters, f"{path}.parameters")
+    expect_fit(client)
     choice, only, allowed_names = _choice(wire.tool_choice)
     selection = ToolSelection(
         given=wire.tools is not None,
@@ -60,46 +57,19 @@ def read_tools(wire: ChatBody) -> tuple[ToolSelection, list[LeftOut]]:
     return selection, left_out
 
 
-def check_choice(tools: ToolSelection) -> None:
-    """What can be told without knowing the servers' tools; the loop checks the rest.
-
-    Raises:
-        InvalidRequest: the choice names what is not there.
-    """
-    if not tools.given or tools.servers:
-        return
-    names = [spec.name for spec in tools.client]
-    if tools.choice is ToolChoice.REQUIRED and not names:
-        raise InvalidRequest("tool_choice: a call is required and there are no tools", "tool_choice")
-    if tools.only is not None:
-        _check_known(tools.only, names, "tool_choice.function.name")
-    for index, name in enumerate(tools.allowed or ()):
-        _check_known(name, names, f"tool_choice.allowed_tools.tools[{index}].function.name")
-
-
 def read_format(wire: Format | None) -> ResponseFormat | None:
     """The form of the answer; None where it is free.
 
     Raises:
         InvalidRequest: there is no schema, or it is none.
     """
-    if wire is None or wire.type == "text":
+    if wire is None:
         return None
-    if wire.type == "json_object":
-        return ResponseFormat("json_object")
-    if wire.json_schema is None:
+    held = wire.json_schema
+    if wire.type == "json_schema" and held is None:
         raise InvalidRequest("response_format.json_schema: field required", "response_format.json_schema")
-    path = "response_format.json_schema.schema"
-    if wire.json_schema.schema_ is None:
-        raise InvalidRequest(f"{path}: field required", path)
-    expect_bounded(wire.json_schema.schema_, path)
-    expect_valid(wire.json_schema.schema_, path)
-    return ResponseFormat("json_schema", wire.json_schema.schema_, strict=wire.json_schema.strict is True)
-
-
-def _check_known(name: str, names: Collection[str], param: str) -> None:
-    if name not in names:
-        raise InvalidRequest(f"{param}: there is no tool {name!r} in tools", param)
+    schema, strict = (None, None) if held is None else (held.schema_, held.strict)
+    return response_format(wire.type, schema, "response_format.json_schema.schema", strict=strict)
 
 
 def _refuse_mcp(tool: dict[str, Any], path: str) -> None:
@@ -119,10 +89,7 @@ def _refuse_mcp(tool: dict[str, Any], path: str) -> None:
 def _function(function: Function | None, path: str) -> ToolSpec:
     if function is None:
         raise InvalidRequest(f"{path}: field required", path)
-    parameters = function.parameters or {"type": "object", "properties": {}}
-    if parameters.setdefault("type", "object") != "object":
-        raise InvalidRequest(f"{path}.parameters.type: must be 'object'", f"{path}.parameters.type")
-    return ToolSpec(function.name, function.description or "", parameters, function.strict)
+    return function_spec(function.name, function.description, function.parameters, path, strict=function.strict)
 
 
 def _server(tool: Tool, taken: Mapping[str, Any], path: str) -> tuple[str, tuple[str, ...] | None]:
