@@ -25,6 +25,7 @@ RULES: list[Mapping[str, Any]] = [
             {"name": "weather", "arguments": {"city": "Ulm"}},
         ],
     },
+    {"user": "the sky over Bonn", "calls": [{"name": "mcp__git__weather", "arguments": {"city": "Bonn"}}]},
     {"user_contains": "12 * 7", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "12 * 7"}}]},
     {"tool": "84", "text": "That makes 84."},
     {"tool_contains": "denied", "text": "Then not: ${tool}"},

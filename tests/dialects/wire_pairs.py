@@ -13,8 +13,17 @@ import httpx
 
 FOLDER = Path(__file__).parent / "wire"
 
-_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl|msg|req)([-_])[0-9a-f]{24,}\b")
-_MEASURED = {"waited_s", "first_token_s", "total_s", "expires_at", "created"}
+_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl|resp|msg|req|rs|fc|ctc|mcp|mcpl|mcpr|appr)([-_])[0-9a-f]{24,}\b")
+_MEASURED = {
+    "waited_s",
+    "first_token_s",
+    "total_s",
+    "expires_at",
+    "created",
+    "created_at",
+    "completed_at",
+    "sequence_number",
+}
 # How much of a prompt has a cache depends on what the server was asked before.
 _CACHED = {
     *("cached_tokens", "computed_tokens", "new_tokens", "residency"),
@@ -54,6 +63,7 @@ def _joined(events: list[Any]) -> list[Any]:
     """Pieces of one text may come one by one or together, and those of several choices in any order."""
     choices = {event["choices"][0]["index"] for event in events if _is_choice(event)}
     joined: list[Any] = []
+    events = _with_joined_deltas(events)
     for index in sorted(choices):
         begin = len(joined)
         for event in (event for event in events if _is_choice(event) and event["choices"][0]["index"] == index):
@@ -77,6 +87,23 @@ def _join_delta(before: dict[str, Any], after: dict[str, Any]) -> bool:
     (name,) = set(one) - {"type"}
     one[name] += other[name]
     return True
+
+
+def _with_joined_deltas(events: list[Any]) -> list[Any]:
+    """The events of a response's stream, with all pieces of a text as one."""
+    joined: list[Any] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if isinstance(last, dict) and "item_id" in event and "delta" in event and _piece_of(last) == _piece_of(event):
+            last["delta"] += event["delta"]
+            last.get("logprobs", []).extend(event.get("logprobs", []))
+        else:
+            joined.append(event)
+    return joined
+
+
+def _piece_of(event: dict[str, Any]) -> tuple[str | None, str | None]:
+    return event.get("type"), event.get("item_id")
 
 
 def _is_choice(event: Any) -> bool:

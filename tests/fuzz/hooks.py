@@ -37,6 +37,8 @@ def map_body(context: Any, body: Any) -> Any:
     if isinstance(messages, list) and messages:
         said = SAID[len(repr(body)) // 2 % len(SAID)]
         led["messages"] = [{"role": "user", "content": said}, *(messages if len(messages) > 2 else [])]
+    if isinstance(led.get("input"), list):
+        led["input"] = [{"role": "user", "content": SAID[len(repr(body)) // 2 % len(SAID)]}, *led["input"]]
     if isinstance(led.get("tokens"), list):
         led["tokens"] = [token % 256 for token in led["tokens"] if isinstance(token, int)]
     return led

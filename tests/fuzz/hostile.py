@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 PATIENCE_S = 20.0
 ROUTES = [
     ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/responses"),
     ("POST", "/v1/completions"),
     ("POST", "/tokenize"),
     ("POST", "/detokenize"),

@@ -1,10 +1,11 @@
-"""OpenAI's dialect: chat and text completions, and llama-server's tokens beside them, as its clients expect these."""
+"""OpenAI's dialect: responses, chat and text completions, and llama-server's tokens, as its clients expect these."""
 
 from tenuto.runtime.dialects.base import DialectServices
 from tenuto.runtime.dialects.openai import operations
 from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
 from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.responses.endpoint import Responses
 from tenuto.runtime.dialects.openai.tokens import TokenizeApi
 from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.routes import DocumentedRoute
@@ -14,12 +15,15 @@ def openai(services: DialectServices) -> Dialect:
     """The dialect over a server's services."""
     chat = ChatCompletions(services.runner, services.keep_alive_s)
     completions = Completions(services.runner, services.keep_alive_s)
+    responses = Responses(services.runner, services.keep_alive_s)
     tokens = TokenizeApi(services.runner)
     return Dialect(
         "openai",
         ERRORS,
         (
             DocumentedRoute("/v1/chat/completions", chat.create, operations.CHAT, methods=["POST"]),
+            DocumentedRoute("/v1/responses", responses.create, operations.RESPONSES, methods=["POST"]),
+            DocumentedRoute("/v1/responses/input_tokens", responses.count, operations.INPUT_TOKENS, methods=["POST"]),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
             DocumentedRoute("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),
             DocumentedRoute("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),

@@ -1,6 +1,7 @@
 """What each route of OpenAI's API takes and gives. `dialect` puts each beside its path."""
 
 from tenuto.errors import (
+    AlreadyDecided,
     Conflict,
     ContextTooLong,
     GenerationFailed,
@@ -21,6 +22,9 @@ from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
+from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
+from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer, TokenCount
+from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.sessions import ids
@@ -74,6 +78,27 @@ CHAT = Doc(
         last="[DONE]",
     ),
     example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "session_id": "homework"},
+)
+RESPONSES = Doc(
+    "Chat",
+    "Get a response from a model",
+    ResponseAnswer,
+    "OpenAI's responses, with sessions and server-side tools.",
+    body=ResponsesBody,
+    parameters=(_HEADER_SESSION, _KEY, _EVENTS),
+    errors=(*GENERATING, AlreadyDecided),
+    events=Stream("With `stream`: the events of a response as OpenAI has them.", RESPONSE_EVENTS),
+    example={"input": "What is 12 * 7?"},
+)
+INPUT_TOKENS = Doc(
+    "Chat",
+    "Count the tokens of an input",
+    TokenCount,
+    "How many tokens the model would read of a request for a response.",
+    body=InputBody,
+    parameters=(_HEADER_SESSION,),
+    errors=GENERATING,
+    example={"input": "What is 12 * 7?"},
 )
 COMPLETIONS = Doc(
     "Chat",

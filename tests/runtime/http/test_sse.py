@@ -155,7 +155,7 @@ async def test_a_dialect_has_its_own_sign_of_life() -> None:
     ping = b"event: ping\ndata: {}\n\n"
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
-            stream = EventStream(endless.frames(), keep_alive=ping, keep_alive_s=0.01)
+            stream = EventStream(endless.frames(), keep_alive=lambda: ping, keep_alive_s=0.01)
             group.start_soon(stream, SCOPE, client.receive, client.send)
             while ping + ping not in client.body:
                 client.got = anyio.Event()

@@ -72,7 +72,7 @@ class Messages:
             _frames(run, encoder),
             run,
             headers=_headers(run, request_id),
-            keep_alive=PING,
+            keep_alive=lambda: PING,
             keep_alive_s=self.keep_alive_s,
         )
 

@@ -1,0 +1,71 @@
+"""What responses do with each field of a request: serve, ignore or refuse it. docs/openai-responses.md shows these.
+
+A field is refused where leaving it out of account would give another answer than was asked for.
+"""
+
+from typing import Any
+
+from tenuto.runtime.dialects.openai.refusals import Refusal
+from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS
+
+SERVED: dict[str, str] = {
+    "model": "an id from `/v1/models`; if absent or `default`, the first model",
+    "input": "a text, or items: messages, calls and their outputs, reasoning, and those of MCP tools",
+    "instructions": "a system message before the input",
+    "tools": "`function`, `custom` and `namespace`: run by the client; `mcp` with `server_label`: run by the server",
+    "tool_choice": "`none`, `auto`, `required`, one function, custom or MCP tool, `allowed_tools`",
+    "parallel_tool_calls": "false: at most one call per round",
+    "stream": "server-sent events; a silent stream sends `keepalive` events, which have a `sequence_number`",
+    "max_output_tokens": "limits the answer, all its rounds together; -1: the server's own limit",
+    "max_tool_calls": "limits the rounds with server tools; calls of one round count as one",
+    "temperature": "0 to 2; if absent, a default that suits the model",
+    "top_p": "0 to 1",
+    "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}; gives logprobs, as `include` does",
+    "include": "`message.output_text.logprobs`; others are ignored",
+    "text": "`format`: `text`, `json_object` or `json_schema`, enforced by a grammar while the model writes",
+    "store": "false: a new session is kept in memory only; it is found by its history all the same",
+    "user": "narrows which session a request continues",
+    "safety_identifier": "the same as `user`",
+    "metadata": "comes back with the response",
+    "prompt_cache_key": "a hint that decides where several sessions fit the history; never an error",
+}
+
+IGNORED: dict[str, str] = {
+    "reasoning": "the models have no such setting; it comes back with the response",
+    "stream_options": "streams are not obfuscated",
+    "service_tier": "there is only one",
+    "prompt_cache_retention": "the runtime decides what is kept",
+    "prompt_cache_options": "the runtime decides what is kept",
+    "client_metadata": "the runtime has no use for it",
+    "context_management": "nothing is compacted by itself",
+}
+
+
+def _auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _given(value: Any) -> bool:
+    return value is not None
+
+
+def _true(value: Any) -> bool:
+    return value not in (None, False)
+
+
+LEFT_OUT: dict[str, Refusal] = {
+    "truncation": Refusal(_auto, "nothing is left out of a conversation: one that is too long is an error"),
+}
+"""Fields that clients set and can do without: when one is used, the response's `tenuto.diagnostics` says so."""
+
+REFUSED: dict[str, Refusal] = {
+    "background": Refusal(_true, "responses are made while the client waits"),
+    "previous_response_id": Refusal(_given, "send the whole history, or name the session by X-Tenuto-Session"),
+    "conversation": Refusal(_given, "send the whole history, or name the session by X-Tenuto-Session"),
+    "prompt": Refusal(_given, "prompt templates are not kept here; use `instructions` and `input`"),
+    "moderation": Refusal(_given, "nothing is moderated"),
+}
+"""Fields that would change the answer and are not served."""
+
+REFUSED_OF_MCP_TOOLS = ("server_url", "connector_id", "tunnel_id", "headers", "authorization")
+"""Servers come from the runtime's configuration alone, never from a request."""

@@ -1,0 +1,159 @@
+"""A request for a response to a turn, or to the answer to an approval: what its fields mean, and which are refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenuto.errors import UnsupportedParameter
+from tenuto.pipelines.backend import Sampling
+from tenuto.runtime.dialects.hints import hint_of
+from tenuto.runtime.dialects.openai.functions import check_choice, response_format
+from tenuto.runtime.dialects.openai.headers import (
+    body_digest,
+    idempotency_key,
+    session_of,
+    wants_events,
+    whole_user,
+)
+from tenuto.runtime.dialects.openai.responses.callables import ClientTool
+from tenuto.runtime.dialects.openai.responses.choice import read_choice
+from tenuto.runtime.dialects.openai.responses.fields import LEFT_OUT, REFUSED
+from tenuto.runtime.dialects.openai.responses.input import Approval, Input, read_input
+from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_tools, refuse_of_tools
+from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
+from tenuto.runtime.http.body import WireT, parse_object, validate
+from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, ToolSelection, Turn
+from tenuto.sessions.items import Item, SystemItem
+from tenuto.sessions.principal import Principal
+
+_LOGPROBS = "message.output_text.logprobs"
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRequest:
+    """A request, understood.
+
+    `approval`: it answers an approval and begins no turn. `callables` are the client's tools by the names that the
+    model knows; the tools of the servers `to_list` are listed in the answer. `echo` has the fields of the request that
+    come back with the response.
+    """
+
+    turn: Turn
+    stream: bool
+    approval: Approval | None
+    callables: Mapping[str, ClientTool]
+    to_list: tuple[str, ...]
+    echo: Mapping[str, Any] = field(repr=False)
+
+
+def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> ResponseRequest:
+    """Read a request's body and headers (lower-case names); `listed` are the server's tools.
+
+    Raises:
+        InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
+    """
+    value, wire = _read(body, ResponsesBody)
+    said, tools = _said(wire, listed)
+    selection = _selection(wire, tools, listed)
+    session_id = session_of(headers)
+    key = idempotency_key(headers)
+    turn = Turn(
+        principal=principal,
+        model=wire.model or None,
+        items=_items(wire, said),
+        session_id=session_id,
+        tools=selection,
+        sampling=Sampling(top_p=1.0 if wire.top_p is None else wire.top_p, logprobs=_logprobs(wire)),
+        temperature=wire.temperature,
+        response=_format(wire),
+        limits=Limits(max_tokens=_limit(wire.max_output_tokens), max_tool_rounds=wire.max_tool_calls),
+        user=whole_user(wire.safety_identifier, wire.user),
+        hint=hint_of(headers, wire.prompt_cache_key),
+        stored=wire.store,
+        # Who names a server's tools knows how to answer when it is asked for approval.
+        wants_events=bool(tools.servers) or session_id is not None or wants_events(headers),
+        left_out=(*said.left_out, *tools.left_out, *_unused(value)),
+        idempotency_key=key,
+        body_digest=None if key is None else body_digest(session_id, body),
+    )
+    return ResponseRequest(
+        turn,
+        wire.stream is True,
+        said.approval,
+        tools.callables,
+        tuple(label for label in tools.servers if label not in said.listed),
+        value,
+    )
+
+
+def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> Turn:
+    """Read a request that asks how many tokens an input has. Raises as `read_responses` does."""
+    _, wire = _read(body, InputBody)
+    said, tools = _said(wire, listed)
+    return Turn(
+        principal=principal,
+        model=wire.model or None,
+        items=_items(wire, said),
+        session_id=session_of(headers),
+        tools=_selection(wire, tools, listed),
+        response=_format(wire),
+    )
+
+
+def _read(body: bytes, form: type[WireT]) -> tuple[dict[str, Any], WireT]:
+    value = parse_object(body)
+    for name, refusal in REFUSED.items():
+        if name in value and refusal.is_used(value[name]):
+            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
+    refuse_of_tools(value.get("tools"))
+    return value, validate(form, value)
+
+
+def _said(wire: InputBody, listed: Listed) -> tuple[Input, Tools]:
+    said = read_input(wire.input)
+    given = [(f"tools[{index}]", tool) for index, tool in enumerate(wire.tools or ())]
+    tools = read_tools([*given, *said.tools], listed)
+    return said, tools
+
+
+def _items(wire: InputBody, said: Input) -> tuple[Item, ...]:
+    return tuple([SystemItem(wire.instructions), *said.items] if wire.instructions else said.items)
+
+
+def _selection(wire: InputBody, tools: Tools, listed: Listed) -> ToolSelection:
+    chosen = read_choice(wire.tool_choice, listed, tools.left_out)
+    selection = ToolSelection(
+        given=wire.tools is not None,
+        client=tuple(tools.client.values()),
+        servers=tools.servers,
+        choice=chosen.choice,
+        only=chosen.only,
+        allowed=chosen.allowed,
+        parallel=wire.parallel_tool_calls is not False,
+        asks=tuple(tools.asks),
+    )
+    check_choice(selection, only="tool_choice.name", allowed="tool_choice.tools")
+    return selection
+
+
+def _unused(value: dict[str, Any]) -> list[LeftOut]:
+    """What would change the answer if it were known here, and is asked for by clients that can do without."""
+    return [LeftOut(name, words.words) for name, words in LEFT_OUT.items() if words.is_used(value.get(name))]
+
+
+def _format(wire: InputBody) -> ResponseFormat | None:
+    if wire.text is None or wire.text.format is None:
+        return None
+    form = wire.text.format
+    return response_format(form.type, form.schema_, "text.format.schema", strict=form.strict)
+
+
+def _logprobs(wire: ResponsesBody) -> int | None:
+    if wire.top_logprobs is None and _LOGPROBS not in (wire.include or ()):
+        return None
+    return wire.top_logprobs or 0
+
+
+def _limit(tokens: int | None) -> int | None:
+    """Clients that say -1 or 0 have no limit of their own."""
+    return tokens if tokens is not None and tokens > 0 else None
