@@ -59,6 +59,10 @@ ROUTES: dict[str, Tries] = {
 }
 ELSEWHERE = {
     "POST /v1/chat/completions": "an id that is not one's own is that of a new session: tested below",
+    "POST /v1/messages": "the same",
+    "POST /v1/messages/count_tokens": "the same: it reads one's own session of that id",
+    "POST /v1/responses": "the same, and answers to approvals: tested below",
+    "POST /v1/responses/input_tokens": "the same: it reads one's own session of that id",
     "PUT /v1/sessions/{id}": "the same",
     "GET /v1/sessions": "a list: tested below",
     "GET /v1/mcp/servers": "what concerns the server: tested below",
@@ -179,6 +183,45 @@ def test_alices_ids_are_free_to_bob(id: str, made: Made, bob: str) -> None:
         preview = {"messages": [{"role": "user", "content": "x"}], "session_id": id, "with_pieces": True}
         assert "swordfish" not in http.post("/tokenize", json=preview).text
         http.delete(f"/v1/sessions/{id}").raise_for_status()
+
+
+SAID = [{"role": "user", "content": "what is the word?"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages", {"model": "default", "max_tokens": 50, "messages": SAID}),
+        ("/v1/messages/count_tokens", {"model": "default", "messages": SAID}),
+        ("/v1/responses", {"input": SAID}),
+        ("/v1/responses/input_tokens", {"input": SAID}),
+    ],
+)
+def test_alices_session_is_read_in_no_dialect(path: str, body: Any, made: Made, bob: str) -> None:
+    with made.client(bob) as http:
+        told = [
+            http.post(path, json=body, headers={"X-Tenuto-Session": id}).raise_for_status()
+            for id in ("hers", "nobodys")
+        ]
+        for answer in told:
+            assert "swordfish" not in answer.text
+        counts = [answer.json().get("input_tokens") for answer in told]  # of previews, which leave no cache
+        assert counts[0] == counts[1]
+        for id in ("hers", "nobodys"):
+            http.delete(f"/v1/sessions/{id}")
+
+
+def test_alices_approval_is_not_bobs_to_give_in_a_response(made: Made, bob: str) -> None:
+    def give(http: httpx.Client, id: str) -> tuple[int, str]:
+        answer = {"type": "mcp_approval_response", "approval_request_id": id, "approve": True}
+        told = http.post("/v1/responses", json={"input": [answer]})
+        return told.status_code, told.text.replace(id.removeprefix("mcpr_"), "ID")
+
+    with made.client(bob) as http:
+        hers = f"mcpr_{made.things['approval'].removeprefix('appr_')}"
+        status, text = give(http, hers)
+        assert (status, text) == give(http, "mcpr_nobodys")
+        assert status in (400, 404)
 
 
 def test_bob_who_repeats_alices_words_finds_no_session_and_no_cache_of_hers(made: Made, bob: str) -> None:
