@@ -115,7 +115,6 @@ async def test_a_tool_can_be_called_by_itself(connect: Connect) -> None:
         ({"message": "a", "temperature": 9}, "temperature"),
         ({"message": "a", "surprise": 1}, "surprise"),
         ({"message": "a", "session_id": "no spaces"}, "session_id"),
-        ({"message": "a", "model": "nobody"}, "nobody"),
         ({"message": "a", "tools": ["nowhere__nothing"]}, "nowhere__nothing"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
     ],

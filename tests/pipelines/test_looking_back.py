@@ -171,11 +171,12 @@ def test_a_template_that_takes_one_message_only_is_rendered_whole() -> None:
 
 
 def test_a_refusal_names_the_item_of_the_whole_conversation() -> None:
-    text = "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}<end>{% endif %}{% endfor %}"
+    text = "{% for m in messages %}{% if m.role != 'tool' %}<{{ m.role }}>{{ m.content }}<end>{% endif %}{% endfor %}"
     template = ChatTemplate(text, {})
     assert template.looks_back is None
-    with pytest.raises(TemplateFailed, match="does not render the system message at item 21"):
-        template.suffix([UserItem("a"), AssistantItem("b")] * 10, [UserItem("c"), SystemItem("d")], ())
+    call, result = AssistantItem(calls=(ToolCall("i", "look", "{}"),)), ToolResultItem("i", "look", "4")
+    with pytest.raises(TemplateFailed, match="does not render the tool result message at item 22"):
+        template.suffix([UserItem("a"), AssistantItem("b")] * 10, [UserItem("c"), call, result], ())
 
 
 def test_a_stand_in_has_the_last_request_and_the_last_round() -> None:
