@@ -156,9 +156,12 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The connection is idle, or has another request."""
+        """The connection is idle, or has another request, of which a part may have come already."""
         self.since = time.monotonic()
         super().on_response_complete()
+        if self._in_head:
+            self._unset_keepalive_if_required()
+            self._head_since = self.since
 
     def send_400_response(self, msg: str) -> None:
         """The parser has given up."""

@@ -225,7 +225,7 @@ def older(path: Path) -> None:
 async def test_a_data_folder_of_the_version_before_opens_with_every_session_run_and_pause(tmp_path: Path) -> None:
     older(tmp_path)
     store = Store.open(f"sqlite:///{tmp_path / 'store.db'}")
-    tool = ToolSpec("f", "d", {"type": "object"})
+    tool = ToolSpec("f", "d", {"type": "object"}, strict=True)
     session = await store.session("alice", "s")
     assert session is not None
     assert (session.items, session.server_tools, session.open_run) == ([UserItem("hi")], (tool,), "r")
