@@ -160,7 +160,7 @@ def test_a_refusal_has_the_template_s_own_words(embedded_tokenizer: Tokenizer) -
     )
     codec = codec_of(embedded_tokenizer, template)
     with pytest.raises(TemplateFailed, match=r"^one message only$"):
-        codec.suffix([], [UserItem("a"), UserItem("b")], [], ended=False)
+        codec.suffix([], [UserItem("a"), AssistantItem("b")], [], ended=False)
 
 
 @pytest.mark.parametrize("template", ["{{ messages[0]['nothing'] + 1 }}", "{{ messages[7].content.x }}", "{{ 1 / 0 }}"])
@@ -180,9 +180,13 @@ def test_a_template_cannot_reach_into_python(embedded_tokenizer: Tokenizer) -> N
         codec.suffix([], [UserItem("a")], [], ended=False)
 
 
-def test_a_message_that_a_template_leaves_out_is_refused(embedded_codec: TemplateCodec) -> None:
-    with pytest.raises(TemplateFailed, match="does not render the system message at item 1"):
-        embedded_codec.suffix([], [UserItem("a"), SystemItem("b")], [], ended=False)
+def test_a_message_that_a_template_leaves_out_is_refused(embedded_tokenizer: Tokenizer) -> None:
+    template = (
+        "{% for m in messages %}{% if m.role != 'tool' %}<{{ m.role }}>{{ m.content }}<end>{% endif %}{% endfor %}"
+    )
+    call, result = AssistantItem(calls=(ToolCall("i", "look", "{}"),)), ToolResultItem("i", "look", "4")
+    with pytest.raises(TemplateFailed, match="does not render the tool result message at item 2"):
+        codec_of(embedded_tokenizer, template).suffix([], [UserItem("a"), call, result], [], ended=False)
 
 
 def test_a_template_that_cuts_content_is_refused(embedded_tokenizer: Tokenizer) -> None:
