@@ -15,6 +15,7 @@ from tenuto.runtime.dialects.anthropic.messages.request import MessageRequest, r
 from tenuto.runtime.dialects.anthropic.messages.shapes import CountAnswer
 from tenuto.runtime.dialects.anthropic.messages.stream import PING, EventEncoder
 from tenuto.runtime.dialects.anthropic.messages.tools import with_servers
+from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, understood
@@ -102,4 +103,4 @@ async def _frames(run: Follower, encoder: EventEncoder) -> AsyncGenerator[bytes,
 
 def _headers(run: Follower, request_id: str) -> dict[str, str]:
     """Which request, session and run an answer belongs to."""
-    return {REQUEST_ID_HEADER: request_id, "x-tenuto-session": run.session_id, "x-tenuto-run-id": run.id}
+    return {REQUEST_ID_HEADER: request_id, **run_headers(run)}

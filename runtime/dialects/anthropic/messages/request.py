@@ -1,27 +1,19 @@
 """A request for a message to a turn: what its fields mean, and which of them are refused."""
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from tenuto.errors import InvalidRequest
 from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.dialects.anthropic.messages.content import Conversation, read_conversation
 from tenuto.runtime.dialects.anthropic.messages.fields import refuse
 from tenuto.runtime.dialects.anthropic.messages.tools import Tools, read_format, read_tools
 from tenuto.runtime.dialects.anthropic.messages.wire import MessagesBody, PromptBody, Thinking
+from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, Turn
-from tenuto.sessions.ids import checked_session_id
 from tenuto.sessions.principal import Principal
-
-SESSION_HEADER = "x-tenuto-session"
-EVENTS_HEADER = "x-tenuto-events"
-IDEMPOTENCY_HEADER = "idempotency-key"
-
-_MAX_IDEMPOTENCY_KEY = 255
 
 Shown = Literal["whole", "signed", "not"]
 """How reasoning is shown: as it is, as a signature alone, or not at all."""
@@ -51,7 +43,7 @@ def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principa
     """
     wire = _wire(MessagesBody, body)
     said, tools = read_conversation(wire.system, wire.messages), read_tools(wire)
-    session_id, key = _session_id(headers), _idempotency_key(headers)
+    session_id, key = session_of(headers), idempotency_key(headers)
     extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
     turn = Turn(
         principal=principal,
@@ -69,10 +61,10 @@ def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principa
         hint=hint_of(headers),
         stored=wire.store,
         match=wire.match != "off",
-        wants_events=extended or headers.get(EVENTS_HEADER) == "1",
+        wants_events=extended or wants_events(headers),
         left_out=tuple(_left_out(said, tools, wire.thinking)),
         idempotency_key=key,
-        body_digest=None if key is None else _digest(session_id, body),
+        body_digest=None if key is None else body_digest(session_id, body),
     )
     return MessageRequest(turn, tools, wire.stream is True, _shown(wire.thinking), tuple(said.carried))
 
@@ -85,7 +77,7 @@ def read_prompt(body: bytes, headers: Mapping[str, str], *, principal: Principal
         principal=principal,
         model=wire.model or None,
         items=tuple(said.items),
-        session_id=_session_id(headers),
+        session_id=session_of(headers),
         tools=tools.selection,
         response=read_format(wire),
     )
@@ -119,19 +111,3 @@ def unseen(carried: Sequence[tuple[str, str]], modalities: Collection[str]) -> I
     kinds = dict(reversed([(kind, place) for kind, place in carried if kind not in modalities]))
     for kind, place in kinds.items():  # the first of each kind
         yield LeftOut(place, f"the model does not read this {kind}: it reads a note that there is one")
-
-
-def _session_id(headers: Mapping[str, str]) -> str | None:
-    given = headers.get(SESSION_HEADER)
-    return None if given is None else checked_session_id(given, "X-Tenuto-Session")
-
-
-def _idempotency_key(headers: Mapping[str, str]) -> str | None:
-    key = headers.get(IDEMPOTENCY_HEADER)
-    if key is not None and not 0 < len(key) <= _MAX_IDEMPOTENCY_KEY:
-        raise InvalidRequest(f"Idempotency-Key: 1 to {_MAX_IDEMPOTENCY_KEY} characters", "Idempotency-Key")
-    return key
-
-
-def _digest(session_id: str | None, body: bytes) -> str:
-    return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.chat.answer import chat_answer, completion_id, several
 from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns, turns
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
-from tenuto.runtime.dialects.openai.headers import run_headers
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, understood

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.chat.fields import LEFT_OUT, REFUSED
 from tenuto.runtime.dialects.openai.chat.messages import read_messages
 from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
-from tenuto.runtime.dialects.openai.headers import body_digest, idempotency_key, session_of, wants_events, whole_user
 from tenuto.runtime.dialects.openai.sampling import read_sampling
+from tenuto.runtime.dialects.openai.users import whole_user
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, SessionMode, Turn
 from tenuto.sessions.principal import Principal

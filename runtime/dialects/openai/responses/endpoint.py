@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.errors import ERRORS
-from tenuto.runtime.dialects.openai.headers import run_headers
 from tenuto.runtime.dialects.openai.responses.answer import Head
 from tenuto.runtime.dialects.openai.responses.approvals import pause_id
 from tenuto.runtime.dialects.openai.responses.encoder import ResponseEncoder

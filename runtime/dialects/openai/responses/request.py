@@ -6,21 +6,16 @@ from typing import Any
 
 from tenuto.errors import UnsupportedParameter
 from tenuto.pipelines.backend import Sampling
+from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.functions import check_choice, response_format
-from tenuto.runtime.dialects.openai.headers import (
-    body_digest,
-    idempotency_key,
-    session_of,
-    wants_events,
-    whole_user,
-)
 from tenuto.runtime.dialects.openai.responses.callables import ClientTool
 from tenuto.runtime.dialects.openai.responses.choice import read_choice
 from tenuto.runtime.dialects.openai.responses.fields import LEFT_OUT, REFUSED
 from tenuto.runtime.dialects.openai.responses.input import Approval, Input, read_input
 from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
+from tenuto.runtime.dialects.openai.users import whole_user
 from tenuto.runtime.http.body import WireT, parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, ToolSelection, Turn
 from tenuto.sessions.items import Item, SystemItem

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.follower import Follower
-from tenuto.sessions.ids import MOST_USER_CHARACTERS, checked_session_id
+from tenuto.sessions.ids import checked_session_id
 
 SESSION_HEADER = "x-tenuto-session"
 EVENTS_HEADER = "x-tenuto-events"
@@ -40,15 +40,6 @@ def idempotency_key(headers: Mapping[str, str]) -> str | None:
 def body_digest(session_id: str | None, body: bytes) -> str:
     """Names a whole request, for its key."""
     return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()
-
-
-def whole_user(safety_identifier: str | None, user: str | None) -> str | None:
-    """Both fields name who a session is for: where both are given, both must fit. Raises InvalidRequest."""
-    whole = "\n".join(name for name in (safety_identifier, user) if name)
-    if len(whole) > MOST_USER_CHARACTERS:
-        message = f"user: with safety_identifier, it should have at most {MOST_USER_CHARACTERS} characters"
-        raise InvalidRequest(message, "user")
-    return whole or None
 
 
 def run_headers(run: Follower) -> dict[str, str]:
