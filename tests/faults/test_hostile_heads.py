@@ -159,8 +159,10 @@ def test_connections_without_a_key_keep_out_no_key_holder(server: Server, socket
 
 def test_a_key_holder_whose_next_request_has_begun_is_no_stranger(server: Server, sockets: ExitStack) -> None:
     head = b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n"
-    holders = [sockets.enter_context(connect(server)) for _ in range(MOST)]
-    for holder in holders:
+    holders = []
+    for _ in range(MOST):
+        holder = sockets.enter_context(connect(server))
+        holders.append(holder)
         holder.sendall(head + b"\r\n")
         assert status_of_answer(holder) == 200
         holder.sendall(head)

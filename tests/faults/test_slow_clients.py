@@ -16,7 +16,8 @@ from tests.e2e.server import Server
 
 pytestmark = pytest.mark.slow
 
-ARRIVAL_S = 1
+ARRIVAL_S = 3
+"""Long enough for the honest clients here, whose machine may be busy."""
 LONG = [{"user": "long", "text": "x" * 60_000}]
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
@@ -65,6 +66,7 @@ def is_held(server: Server, client: socket.socket) -> bool:
 def assert_answers(server: Server) -> None:
     with server.client() as client:
         answer = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "hello"}]})
+        assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["message"]["content"] == "hello"
 
 
@@ -165,7 +167,7 @@ def test_a_client_that_does_not_read_is_given_up(server: Server, sockets: ExitSt
             other.recv(1)
         client.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
     assert_answers(server)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while is_held(server, client):
         assert time.monotonic() < deadline, "the connection is still there"
         assert_answers(server)

@@ -20,7 +20,7 @@ CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 @asynccontextmanager
 async def connected(port: int, path: str = "/mcp", kind: HttpKind = "auto") -> AsyncIterator[McpServer]:
     target = HttpTarget(f"http://127.0.0.1:{port}{path}", {"Authorization": "Bearer s3cret-key"}, kind)
-    async with Host([ServerConfig("web", target, timeout_s=10)]) as host:
+    async with Host([ServerConfig("web", target, timeout_s=30)]) as host:
         assert await host.settled(15)
         yield host.servers[0]
 
