@@ -1,7 +1,7 @@
 """What a turn costs in long sessions, and how long /health waits while a long session changes its tools.
 
 Over HTTP, with a scripted model, so that what is measured is the server and not a model. Usage:
-    python bench/long_sessions.py [--items 10 1000 10000] [--turns 20] [--changed 2000]
+    python bench/long_sessions.py [--items 10 1000 10000] [--turns 50] [--changed 2000]
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,25 +63,37 @@ def ask(client: httpx.Client, **fields: Any) -> float:
     return time.perf_counter() - begin
 
 
-def appended(client: httpx.Client, items: int, turns: int) -> float:
+def appended(client: httpx.Client, sizes: list[int], turns: int) -> dict[int, float]:
     """Median seconds of a turn that brings one message to a session of so many items."""
-    fill(client, f"append-{items}", items)
     say = [{"role": "user", "content": "And now?"}]
-    ask(client, session_id=f"append-{items}", messages=say)  # renders what was imported
-    return statistics.median(ask(client, session_id=f"append-{items}", messages=say) for _ in range(turns))
+    for items in sizes:
+        fill(client, f"append-{items}", items)
+        ask(client, session_id=f"append-{items}", messages=say)  # renders what was imported
+    return _interleaved(sizes, turns, lambda items: ask(client, session_id=f"append-{items}", messages=say))
 
 
-def repeated(client: httpx.Client, items: int, turns: int) -> float:
+def repeated(client: httpx.Client, sizes: list[int], turns: int) -> dict[int, float]:
     """Median seconds of a turn that repeats the whole history."""
-    told = fill(client, f"repeat-{items}", items)
-    ask(client, session_id=f"repeat-{items}", messages=[*told, {"role": "user", "content": "And now?"}])
-    told += [{"role": "user", "content": "And now?"}, {"role": "assistant", "content": "Very well."}]
-    times = []
+    told = {items: fill(client, f"repeat-{items}", items) for items in sizes}
+
+    def again(items: int) -> float:
+        told[items].append({"role": "user", "content": "And now?"})
+        took = ask(client, session_id=f"repeat-{items}", messages=told[items])
+        told[items].append({"role": "assistant", "content": "Very well."})
+        return took
+
+    for items in sizes:
+        again(items)
+    return _interleaved(sizes, turns, again)
+
+
+def _interleaved(sizes: list[int], turns: int, turn: Callable[[int], float]) -> dict[int, float]:
+    """The median for each size, whose turns take turns: what disturbs the machine disturbs all of them."""
+    took: dict[int, list[float]] = {items: [] for items in sizes}
     for _ in range(turns):
-        told.append({"role": "user", "content": "And now?"})
-        times.append(ask(client, session_id=f"repeat-{items}", messages=told))
-        told.append({"role": "assistant", "content": "Very well."})
-    return statistics.median(times)
+        for items in sizes:
+            took[items].append(turn(items))
+    return {items: statistics.median(times) for items, times in took.items()}
 
 
 def longest_wait(client: httpx.Client, during: threading.Event) -> float:
@@ -120,16 +132,16 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, nargs="+", default=[10, 1000, 10_000])
-    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=50)
     parser.add_argument("--changed", type=int, default=2000)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as client:
-        for items in chosen.items:
-            print(f"append one message to {items:6} items: {1000 * appended(client, items, chosen.turns):8.1f} ms")
-        for items in chosen.items:
-            print(f"repeat a history of    {items:6} items: {1000 * repeated(client, items, chosen.turns):8.1f} ms")
-        took, worst = changed(client, chosen.changed)
-        print(f"change the tools of    {chosen.changed:6} items: {1000 * took:8.1f} ms, /health {1000 * worst:.0f} ms")
+        for items, took in appended(client, chosen.items, chosen.turns).items():
+            print(f"append one message to {items:6} items: {1000 * took:8.1f} ms")
+        for items, took in repeated(client, chosen.items, chosen.turns).items():
+            print(f"repeat a history of    {items:6} items: {1000 * took:8.1f} ms")
+        whole, worst = changed(client, chosen.changed)
+        print(f"change the tools of    {chosen.changed:6} items: {1000 * whole:8.1f} ms, /health {1000 * worst:.0f} ms")
 
 
 if __name__ == "__main__":
