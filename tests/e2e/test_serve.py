@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment
 
 pytestmark = pytest.mark.slow
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 def tenuto(*arguments: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tenuto", *arguments],
+        program(*arguments),
         capture_output=True,
         text=True,
         timeout=30,

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.conftest import Start
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 
 pytestmark = pytest.mark.slow
@@ -166,7 +166,7 @@ def test_two_with_one_id_are_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one, other = (script(tmp_path / folder / "same.json") for folder in "ab")
-    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    command = program("serve", "--port", "0", "--data-dir", str(tmp_path / "data"))
     done = subprocess.run(
         [*command, "--model", one, "--model", other],
         capture_output=True,

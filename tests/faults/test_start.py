@@ -4,11 +4,11 @@ import json
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.forked import program
 from tests.e2e.server import environment, script
 from tests.embedded import gguf_file, mlx_folder
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def refusal(folder: Path, *arguments: str, model: str | None = None) -> tuple[int, str]:
     """The exit code and the one line of a server that does not start."""
     name = script(folder / "model.json") if model is None else model
-    command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--data-dir", str(folder / "data")]
+    command = program("serve", "--port", "0", "--data-dir", str(folder / "data"))
     done = subprocess.run(
         [*command, "--model", name, *arguments],
         capture_output=True,

@@ -11,6 +11,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_http import answer_of
@@ -47,8 +48,8 @@ def transport(request: pytest.FixtureRequest) -> str:
 @asynccontextmanager
 async def connected(server: Server, transport: str, mode: str, **options: Any) -> AsyncIterator[Client]:
     if transport == "stdio":
-        arguments = ["-m", "tenuto", "mcp", "--data-dir", str(server.data_dir)]
-        target = StdioServerParameters(command=sys.executable, args=arguments, env=environment(server.folder))
+        command, *arguments = program("mcp", "--data-dir", str(server.data_dir))
+        target = StdioServerParameters(command=command, args=arguments, env=environment(server.folder))
         async with Client(target, mode=mode, cache=None, read_timeout_seconds=20, **options) as client:
             yield client
     else:

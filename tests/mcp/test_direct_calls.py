@@ -13,6 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 
@@ -80,8 +81,8 @@ async def test_a_person_who_calls_a_tool_has_approved_it(connect: Connect) -> No
 
 
 async def test_who_starts_a_program_on_stdio_is_a_person(asking: Server) -> None:
-    arguments = ["-m", "tenuto", "mcp", "--data-dir", str(asking.data_dir)]
-    target = StdioServerParameters(command=sys.executable, args=arguments, env=environment(asking.folder))
+    command, *arguments = program("mcp", "--data-dir", str(asking.data_dir))
+    target = StdioServerParameters(command=command, args=arguments, env=environment(asking.folder))
     async with Client(target, cache=None, read_timeout_seconds=60) as client:
         assert said(await client.call_tool("many__echo", {"text": "hi"})) == "hi"
 

@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, RULES
 from tests.mcp.test_http import answer_of, text_of
@@ -57,8 +58,8 @@ async def connected(
     server: Server, transport: str = "http", mode: str = "auto", key: str | None = None, **options: Any
 ) -> AsyncIterator[Client]:
     if transport == "stdio":
-        arguments = ["-m", "tenuto", "mcp", "--data-dir", str(server.data_dir), "--model", server.model]
-        target = StdioServerParameters(command=sys.executable, args=arguments, env=environment(server.folder))
+        command, *arguments = program("mcp", "--data-dir", str(server.data_dir), "--model", server.model)
+        target = StdioServerParameters(command=command, args=arguments, env=environment(server.folder))
         async with Client(target, mode=mode, cache=None, read_timeout_seconds=30, **options) as client:
             yield client
     else:

@@ -1,7 +1,6 @@
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -14,6 +13,7 @@ from mcp import Client, StdioServerParameters
 
 from tenuto.errors import ConfigurationError
 from tenuto.runtime.data_folder.ownership import DataFolder, read_owner
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, LONG_TEXT, RULES
 from tests.mcp.test_http import answer_of, text_of
@@ -60,10 +60,8 @@ def wait_until_gone(pid: int) -> None:
 @asynccontextmanager
 async def command(home: Server, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
     """`tenuto mcp`, and a client of it."""
-    arguments = ["-m", "tenuto", "mcp", "--data-dir", str(home.data_dir), "--model", home.model]
-    parameters = StdioServerParameters(
-        command=sys.executable, args=arguments, env=environment(home.folder), cwd=str(home.folder)
-    )
+    name, *arguments = program("mcp", "--data-dir", str(home.data_dir), "--model", home.model)
+    parameters = StdioServerParameters(command=name, args=arguments, env=environment(home.folder), cwd=str(home.folder))
     async with Client(parameters, mode=mode, cache=None, read_timeout_seconds=30, **options) as client:
         yield client
 

@@ -5,7 +5,6 @@ import os
 import random
 import struct
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ pytest.importorskip("gguf")
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import trial
 from tenuto.pipelines.loader import LoadSettings, load
+from tests.e2e.forked import program
 from tests.pipelines.crafted import Crafted, written
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_model_that_does_not_come_to_an_end_is_given_up(
 def test_a_server_with_a_bad_model_says_why_it_does_not_start(tmp_path: Path) -> None:
     path = written(tmp_path / "bad.gguf", CRAFTED.number(LAYERS, struct.pack("<I", 0)))
     done = subprocess.run(
-        [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--data-dir", "data", "--model", path],
+        program("serve", "--port", "0", "--data-dir", "data", "--model", path),
         capture_output=True,
         text=True,
         timeout=100,

@@ -1,6 +1,5 @@
 """A real terminal for tests: a program on a pty, and the screen that a person would see of it."""
 
-import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +8,7 @@ from typing import Any, Self
 import pexpect
 import pyte
 
+from tests.e2e.forked import program
 from tests.e2e.server import environment
 
 ROWS, COLUMNS = 60, 110
@@ -32,9 +32,10 @@ class Terminal:
 
     def __init__(self, home: Path, *arguments: str) -> None:
         variables: Any = {**environment(home), "TERM": "xterm-256color"}
+        command, *given = program(*arguments)
         self._child = pexpect.spawn(
-            sys.executable,
-            ["-P", "-m", "tenuto", *arguments],
+            command,
+            given,
             env=variables,
             cwd=str(home),
             dimensions=(ROWS, COLUMNS),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment
 from tests.terminal.screen import CTRL_C, CTRL_D, Terminal
 
@@ -27,7 +28,7 @@ def chat(server: Server, *arguments: str) -> Terminal:
 
 def piped(server: Server, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "tenuto", *arguments, "--data-dir", str(server.data_dir)],
+        program(*arguments, "--data-dir", str(server.data_dir)),
         input=text,
         capture_output=True,
         text=True,

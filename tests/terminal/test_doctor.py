@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import program
 from tests.e2e.server import environment, script
 from tests.terminal.screen import Terminal
 
@@ -29,7 +30,7 @@ def config(folder: Path, **servers: Any) -> Path:
 def asked(home: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     """The doctor for programs: exit code, sections by title, stderr."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tenuto", "doctor", "--json", *arguments],
+        program("doctor", "--json", *arguments),
         capture_output=True,
         text=True,
         timeout=60,

@@ -11,6 +11,7 @@ import pytest
 
 from tenuto.runtime.data_folder.ownership import read_owner
 from tests.conftest import Start
+from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.terminal.screen import Terminal
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 def tenuto(home: Path, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "tenuto", *arguments],
+        program(*arguments),
         input=text,
         capture_output=True,
         text=True,
