@@ -1,6 +1,7 @@
 # The one entry: each target sets up what it needs, from a bare clone with Python 3.11+, a C/C++ compiler and make.
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
+#   make thorough  the tests that show at length what others show in short
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
@@ -15,17 +16,19 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/tenuto
 WHEELS ?= $(CACHE)/wheels
 BIN := $(VENV)/bin
 ARGS ?=
+# The tests wait for processes of their own more than they compute.
+WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 # MLX runs models where it has Metal; elsewhere its CPU build is for checks and tests.
 APPLE := $(filter Darwin-arm64,$(shell uname -s)-$(shell uname -m))
 RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test fuzz simulate simulate-mutations kill-nine check demo model model-test setup setup-dev lock clean
+.PHONY: help serve test thorough fuzz simulate simulate-mutations kill-nine check demo model model-test setup setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,9s/^# *//p' Makefile
+	@sed -n '2,11s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
@@ -35,8 +38,11 @@ demo: $(VENV)/.demo
 
 # Exit code 5: ARGS has chosen no test of that kind.
 test: $(VENV)/.dev
-	$(BIN)/pytest -q -n auto --dist worksteal -m 'not alone' $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not alone and not thorough' $(ARGS) || test $$? -eq 5
 	$(BIN)/pytest -q -m alone $(ARGS) || test $$? -eq 5
+
+thorough: $(VENV)/.dev
+	$(BIN)/pytest -q -m thorough $(ARGS)
 
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)

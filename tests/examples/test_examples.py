@@ -11,8 +11,12 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_demo_exits_0(embedded_model: str) -> None:
-    command = [sys.executable, str(EXAMPLES / "demo.py"), "--model", embedded_model]
+@pytest.mark.parametrize(
+    ("form", "package"), [("gguf", "llama_cpp"), pytest.param("mlx", "mlx_lm", marks=pytest.mark.thorough)]
+)
+def test_the_demo_exits_0(form: str, package: str) -> None:
+    pytest.importorskip(package)
+    command = [sys.executable, str(EXAMPLES / "demo.py"), "--model", f"embedded:{form}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert done.stdout.rstrip().endswith("All of it held.")

@@ -23,6 +23,9 @@ from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
 from tenuto.sessions.items import JsonObject, ToolSpec, UserItem
 
 ANSWERED, CALLED = 200, 100
+PARTS = pytest.mark.parametrize(
+    "part", [pytest.param(4, id="quarter"), pytest.param(1, id="all", marks=pytest.mark.thorough)]
+)
 SLOTS, CELLS = 16, 1536
 NAMES = st.sampled_from(["a", "b", "city", "zip code", "näme", 'q"uote', "x_1", "é🎵"])
 CHARACTERS = st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"])
@@ -151,8 +154,9 @@ def check(schema: JsonObject, text: str) -> None:
     assert not errors, f"{text!r} is not valid by {json.dumps(schema)}: {errors}"
 
 
+@PARTS
 @pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
-async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, pipeline: Pipeline) -> None:
+async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, pipeline: Pipeline, part: int) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         parser = pipeline.codec.parser(calls=False)
         tokens = await say(engine, pipeline.codec, f"answer-{number}", [], schema)
@@ -161,12 +165,13 @@ async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, 
 
     with anyio.fail_after(200):
         async with anyio.create_task_group() as group:
-            for number, schema in enumerate(some(ANSWERS, ANSWERED)):
+            for number, schema in enumerate(some(ANSWERS, ANSWERED // part)):
                 group.start_soon(one, number, schema)
 
 
+@PARTS
 @pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
-async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline) -> None:
+async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline, part: int) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         tools = [ToolSpec("tell", "", schema)]
         grammar = pipeline.codec.grammar(tools, ToolChoice.REQUIRED, parallel=False)
@@ -180,5 +185,5 @@ async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipe
 
     with anyio.fail_after(200):
         async with anyio.create_task_group() as group:
-            for number, schema in enumerate(some(ARGUMENTS, CALLED)):
+            for number, schema in enumerate(some(ARGUMENTS, CALLED // part)):
                 group.start_soon(one, number, schema)
