@@ -50,9 +50,9 @@ def become(files: list[int], client: socket.socket) -> None:
             os.dup2(file, number)
             os.close(file)
         # Those of this process know of other files whether they can be sought, or are terminals.
-        sys.stdin = sys.__stdin__ = os.fdopen(0, "r", encoding="utf-8", closefd=False)
-        sys.stdout = sys.__stdout__ = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
         return
     report(pid, client)
 
