@@ -87,9 +87,10 @@ if __name__ == "__main__":
         listener.listen(64)
         Path(f"{sys.argv[1]}.new").rename(sys.argv[1])  # whoever finds it can connect
         given = await_order(listener)
-    if given is not None:
-        os.chdir(given["folder"])
-        os.environ.clear()
-        os.environ.update(given["environment"])
-        sys.argv[1:] = given["arguments"]
-        runpy.run_module("tenuto", run_name="__main__", alter_sys=True)
+    if given is None:
+        os._exit(0)  # to take down all that was imported takes seconds
+    os.chdir(given["folder"])
+    os.environ.clear()
+    os.environ.update(given["environment"])
+    sys.argv[1:] = given["arguments"]
+    runpy.run_module("tenuto", run_name="__main__", alter_sys=True)
