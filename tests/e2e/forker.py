@@ -6,6 +6,7 @@ with its exit code. What is forked becomes `python -m tenuto ...`.
 """
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -30,6 +31,9 @@ def await_order(listener: socket.socket) -> dict[str, Any] | None:
             _, files, _, _ = socket.recv_fds(client, 1, 3)
             with client.makefile("rb") as said:
                 order: dict[str, Any] = json.loads(said.read())
+            if any(argument.endswith(":mlx") for argument in order["arguments"]):
+                with suppress(ImportError):
+                    importlib.import_module("tenuto.pipelines.mlx.backend")
             if os.fork() == 0:
                 listener.close()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -75,9 +79,6 @@ if __name__ == "__main__":
     # What is imported here no fork has to import. OpenMP reads its settings as it is loaded, so llama.cpp is not.
     import tenuto.runtime.serve
     import tenuto.runtime.terminal.doctor
-
-    with suppress(ImportError):
-        import tenuto.pipelines.mlx.backend  # noqa: F401
 
     gc.freeze()
     gc.enable()
