@@ -78,7 +78,7 @@ if __name__ == "__main__":
     gc.disable()
     # What is imported here no fork has to import. OpenMP reads its settings as it is loaded, so llama.cpp is not.
     import tenuto.runtime.serve
-    import tenuto.runtime.terminal.doctor
+    import tenuto.runtime.terminal.doctor  # noqa: F401
 
     gc.freeze()
     gc.enable()
