@@ -1,7 +1,8 @@
-"""What may name a session, and whom it is for: clients choose both."""
+"""What may name a session, and whom it is for: clients choose both. And the ids that calls get here."""
 
 import re
 from typing import Annotated
+from uuid import uuid4
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ MOST_USER_CHARACTERS = 512
 User = Annotated[str, Field(max_length=MOST_USER_CHARACTERS)]
 
 _FORM = re.compile(PATTERN[1:-1])  # `$` would let a line break follow
+_OWN_CALL = re.compile("call_[0-9a-f]{24}")
 
 
 def checked_session_id(session_id: str, param: str) -> str:
@@ -37,3 +39,13 @@ def checked_new_session_id(session_id: str, param: str) -> str:
     if session_id in (".", ".."):
         raise InvalidRequest(f"{param}: must not be '.' or '..', which cannot stand in a URL's path", param)
     return checked_session_id(session_id, param)
+
+
+def new_call_id() -> str:
+    """An id for a call that a model of ours makes. No other call has it."""
+    return f"call_{uuid4().hex[:24]}"
+
+
+def is_own_call_id(call_id: str) -> bool:
+    """Whether an id has the form of those that we give, so that it names one call and no other."""
+    return _OWN_CALL.fullmatch(call_id) is not None

@@ -42,7 +42,7 @@ class RequestItems:
 
     @cached_property
     def to_compare(self) -> list[int]:
-        """The visible items of which equal digests leave something to compare: reasoning or the ids of calls."""
+        """The visible items of which equal digests leave something to compare: reasoning or calls."""
         return [place for place, one in enumerate(self.history.visible) if _leaves_more(one.item)]
 
     @cached_property
@@ -53,5 +53,5 @@ class RequestItems:
 
 def _leaves_more(item: Item) -> bool:
     if isinstance(item, AssistantItem):
-        return bool(item.reasoning) or any(call.id for call in item.calls)
+        return bool(item.reasoning or item.calls)
     return isinstance(item, ToolResultItem) and bool(item.call_id)

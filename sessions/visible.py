@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tenuto.sessions.ids import is_own_call_id
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.rounds import ends_turn
 
@@ -118,7 +119,8 @@ def _number(text: str) -> float | int:
 def difference(stored: Item, given: Item) -> str | None:
     """In what a client's visible item differs from ours, None where it repeats it.
 
-    Reasoning and call ids count only where the client gives them.
+    Reasoning and call ids count only where the client gives them. A call that has the id that we gave it is that call,
+    whatever its arguments are by now: clients fill in defaults, shorten commands and trim texts before they repeat it.
     """
     if stored.kind != given.kind:
         return f"kind ({given.kind})"
@@ -147,11 +149,17 @@ def _calls_difference(stored: Sequence[ToolCall], given: Sequence[ToolCall]) -> 
     for mine, theirs in zip(stored, given, strict=True):
         if _ids_differ(mine.id, theirs.id):
             return f"call id of {mine.name}"
-        if mine.arguments != theirs.arguments and (
-            canonical_arguments(mine.arguments) != canonical_arguments(theirs.arguments)
-        ):
+        if not _is_told_by_id(mine, theirs) and not _same_arguments(mine.arguments, theirs.arguments):
             return f"arguments of {mine.name}"
     return None
+
+
+def _is_told_by_id(stored: ToolCall, given: ToolCall) -> bool:
+    return stored.id == given.id and is_own_call_id(stored.id)
+
+
+def _same_arguments(stored: str, given: str) -> bool:
+    return stored == given or canonical_arguments(stored) == canonical_arguments(given)
 
 
 def _ids_differ(stored: str, given: str) -> bool:
@@ -159,12 +167,12 @@ def _ids_differ(stored: str, given: str) -> bool:
 
 
 def _content(item: Item) -> bytes:
-    """All of a visible item that both sides always have: no reasoning and no call ids."""
+    """All of a visible item that both sides always have alike: no reasoning, and of calls their names alone."""
     content: list[object] = [item.kind, item.text]
     if isinstance(item, _CARRYING) and item.attachments:  # without any, digests are as they were before there were some
         content.append([[one.kind, one.mime_type, one.data, one.uri] for one in item.attachments])
     if isinstance(item, AssistantItem):
-        content.append([[call.name, canonical_arguments(call.arguments)] for call in item.calls])
+        content.append([call.name for call in item.calls])
     if isinstance(item, ToolResultItem):
         content.append(item.is_error)
     return json.dumps(content).encode()
@@ -194,7 +202,7 @@ class VisibleHistory:
     digests: list[bytes] = field(default_factory=list)
     """The k-th is the digest of the visible items up to the k-th; items that repeat each other have equal ones.
 
-    Equal digests leave reasoning and call ids to be compared.
+    Equal digests leave reasoning, and the ids and arguments of calls, to be compared.
     """
     _seen: list[Item] = field(default_factory=list)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from uuid import uuid4
 
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import TokenLogprob
@@ -22,6 +21,7 @@ from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, R
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.text import Shown, TextStream
+from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import AssistantItem, ToolCall
 
 
@@ -126,7 +126,7 @@ class RoundReader:
             self.run.emit(TextAdded(self.round, shown.text, shown.logprobs))
 
     def _start(self, name: str) -> None:
-        call = _Call(f"call_{uuid4().hex[:24]}", name)
+        call = _Call(new_call_id(), name)
         if name in self.run.options.client_tools:
             call.client_index = self.clients_so_far
             self.clients_so_far += 1

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import anyio
 
@@ -25,6 +24,7 @@ from tenuto.runtime.loop.sessions import Sessions
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.loop.turns import Turns
 from tenuto.sessions import transfer
+from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
@@ -204,7 +204,7 @@ class Runner(LoopPort):
         decision = self._services.policy.decide_direct(name, has_word=principal.is_person or approved)
         if decision.permission is not Permission.AUTO:
             return ToolResult(decision.reason, is_error=True)
-        context = CallContext(principal.id, None, None, f"call_{uuid4().hex[:24]}", progress)
+        context = CallContext(principal.id, None, None, new_call_id(), progress)
         try:
             return await self.registry.call(name, arguments, context)
         except (ToolFailed, ServerUnreachable) as error:

@@ -23,6 +23,7 @@ WEATHER: ToolParam = {
     "description": "Tells it.",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+RUN: dict[str, Any] = {"user": "run it", "calls": [{"name": "Bash", "arguments": {"Bash": "cd /here && ls"}}]}
 THINKING: Any = {"type": "adaptive"}
 KEY = "the-key"
 VERSION = {"anthropic-version": "2023-06-01"}
@@ -32,7 +33,7 @@ VERSION = {"anthropic-version": "2023-06-01"}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with room for an agent's tools."""
     folder = tmp_path_factory.mktemp("messages")
-    running = Server(folder, script(folder / "model.json", RULES, cells=1 << 16, slots=4)).start()
+    running = Server(folder, script(folder / "model.json", [RUN, *RULES], cells=1 << 16, slots=4)).start()
     yield running
     running.close()
 
@@ -360,6 +361,24 @@ def test_claude_codes_conversation_computes_only_what_is_new(http: httpx.Client)
     for usage in usages[1:]:
         assert computed_is_new(usage)
         assert usage["input_tokens"] < 200
+
+
+def test_a_call_that_claude_code_has_tidied_up_is_still_the_call_that_the_model_made(http: httpx.Client) -> None:
+    """It fills in defaults, and drops from commands the way to the folder where it is anyhow."""
+    messages: list[dict[str, Any]] = [claude_code.user("run it")]
+    first = streamed(http, claude_code.body(messages, conversation="t"))
+    (made,) = (event["content_block"] for event in first if event["type"] == "content_block_start")
+    tidied = {**made, "input": {"Bash": "ls", "timeout": 5}}
+    result = {"type": "tool_result", "tool_use_id": made["id"], "content": "sun"}
+    messages += [{"role": "assistant", "content": [tidied]}, {"role": "user", "content": [result]}]
+    ends = []
+    for _ in range(2):
+        ends.append(next(e for e in streamed(http, claude_code.body(messages, conversation="t")) if "usage" in e))
+        answer = {"role": "assistant", "content": [{"type": "text", "text": "Take a hat: sun"}]}
+        messages += [answer, claude_code.user("thanks")]
+    run = first[0]["message"]["tenuto"]["run_id"]
+    assert [end["tenuto"]["run_id"] == run for end in ends] == [True, False], "the result resumes the run"
+    assert all(computed_is_new(end["usage"]) and end["usage"]["input_tokens"] < 50 for end in ends)
 
 
 def test_claude_codes_search_is_answered_without_a_tool_to_search(http: httpx.Client) -> None:

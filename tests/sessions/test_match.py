@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.sessions import match
+from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Session
@@ -34,7 +35,7 @@ def test_a_first_request_looks_for_no_session() -> None:
 
 @given(plain, plain)
 def test_a_session_is_looked_for_exactly_where_it_fits(session: list[Item], request: list[Item]) -> None:
-    """For items without reasoning and call ids the digest alone decides."""
+    """For items without reasoning and calls the digest alone decides."""
     assert (VisibleHistory().digest(session) in wanted(request)) == fits(session, request)
 
 
@@ -55,13 +56,25 @@ def test_a_session_fits_only_if_all_of_it_is_repeated_and_more_comes() -> None:
     assert not fits([], [HI, HO, NEW])
 
 
-def test_call_ids_decide_where_the_digest_cannot() -> None:
-    def asking(id: str) -> AssistantItem:
-        return AssistantItem("", "", (ToolCall(id, "f", "{}"),))
+def asking(id: str, arguments: str = "{}") -> AssistantItem:
+    return AssistantItem("", "", (ToolCall(id, "f", arguments),))
+
+
+def test_a_call_that_came_back_with_other_arguments_is_told_by_its_id() -> None:
+    made = new_call_id()
+    written, repeated = asking(made, '{"command": "cd /here && ls"}'), asking(made, '{"command": "ls", "all": false}')
+    assert VisibleHistory().digest([HI, written]) in wanted([HI, repeated, NEW])
+    assert fits([HI, written], [HI, repeated, NEW])
+    assert not fits([HI, written], [HI, asking(new_call_id(), '{"command": "ls"}'), NEW])
+    assert not fits([HI, asking("call_1")], [HI, asking("call_1", '{"all": false}'), NEW]), "clients count so"
+
+
+def test_calls_decide_where_the_digest_cannot() -> None:
 
     assert VisibleHistory().digest([HI, asking("1")]) == VisibleHistory().digest([HI, asking("2")])
     assert fits([HI, asking("1")], [HI, asking("1"), NEW])
     assert not fits([HI, asking("2")], [HI, asking("1"), NEW])
+    assert not fits([HI, asking("", "[1]")], [HI, asking("", "[2]"), NEW])
 
 
 def candidate(uid: str, hint: str | None = None) -> tuple[Session, int]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -23,6 +24,7 @@ from tenuto.sessions.visible import VisibleHistory, canonical, canonical_argumen
 
 SERVER = ToolCall("s1", "look", "{}", server=True)
 CLIENT = ToolCall("c1", "ask", '{"q": 1}')
+OURS = ToolCall(new_call_id(), "ask", '{"q": 1}')
 LOOKED = ToolResultItem("s1", "look", "found", server=True)
 ASKED = ToolResultItem("c1", "ask", "yes")
 
@@ -100,7 +102,7 @@ def test_what_was_seen_is_seen_again(history: list[Item]) -> None:
 
 @given(histories, histories)
 def test_digests_agree_with_equality(one: list[Item], other: list[Item]) -> None:
-    """Equal digests and no difference mean the same, as long as neither reasoning nor ids differ."""
+    """Equal digests and no difference mean the same, as long as neither reasoning nor what is in calls differs."""
     for mine, theirs in zip(visible(one), visible(other), strict=False):
         if difference(mine.item, theirs.item) is None:
             assert VisibleHistory().digest([mine.item]) == VisibleHistory().digest([theirs.item])
@@ -143,6 +145,9 @@ def test_a_trace_follows_a_history_that_grows_and_is_cut(steps: list[tuple[int, 
         (AssistantItem("", "", (CLIENT,)), AssistantItem("", "", (ToolCall("", "ask", '{"q":1.0}'),)), None),
         (AssistantItem("", "", (CLIENT,)), AssistantItem("", "", (ToolCall("x", "ask", '{"q":1}'),)), "call id of ask"),
         (AssistantItem("", "", (CLIENT,)), AssistantItem("", "", (ToolCall("c1", "ask", "{}"),)), "arguments of ask"),
+        (AssistantItem("", "", (OURS,)), AssistantItem("", "", (replace(OURS, arguments="{}"),)), None),
+        (AssistantItem("", "", (OURS,)), AssistantItem("", "", (ToolCall("", "ask", "{}"),)), "arguments of ask"),
+        (AssistantItem("", "", (OURS,)), AssistantItem("", "", (replace(OURS, name="tell"),)), "calls"),
         (AssistantItem("", "", (CLIENT,)), AssistantItem("a"), "text"),
         (AssistantItem("a", "", (CLIENT,)), AssistantItem("a"), "calls"),
         (ASKED, ToolResultItem("", "", "yes"), None),
