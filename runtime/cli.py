@@ -110,6 +110,7 @@ COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "serve": (_serve, "Load the models and serve them over HTTP and MCP."),
     "mcp": (_mcp, "Speak MCP on stdin and stdout."),
     "chat": (_for_people("chat"), "Chat with a model in the terminal."),
+    "launch": (_for_people("launch"), "Start a coding agent against this server: codex, claude, opencode or qwen."),
     "sessions": (_for_people("sessions"), "List, show, export, import, fork and delete sessions."),
     "doctor": (_for_people("doctor"), "Report what is installed and what works, and how to fix what does not."),
     "completion": (_for_people("completion"), "Print the shell completion script."),

@@ -54,6 +54,15 @@ class Remote:
         """Where the server is; one is started where none lives."""
         return self._target()[0]
 
+    def key(self) -> str | None:
+        """The key that its requests need; None where the server takes them without one."""
+        url, headers = self._target()
+        try:
+            response = self._http.get(f"{url}/v1/models")
+        except httpx2.HTTPError as exc:
+            raise _unreachable(url, exc) from exc
+        return headers["Authorization"].partition(" ")[2] if response.status_code == 401 and headers else None
+
     def get(self, path: str, **query: Any) -> dict[str, Any]:
         """GET."""
         return self._ask("GET", path, params=query)

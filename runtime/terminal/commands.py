@@ -85,6 +85,69 @@ def chat(
 @click.command(
     epilog="""\b
 Examples:
+  tenuto launch codex                          Codex with the model of the running server
+  tenuto launch claude -- --continue           what stands after -- goes to the client
+  tenuto launch opencode --model ./model.gguf  if no server is running, one is started with this model
+  tenuto launch qwen --print                   show the command and its environment, and start nothing
+
+"""
+    + EXIT_CODES
+)
+@click.argument("client", type=click.Choice(["codex", "claude", "opencode", "qwen"]))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--model", metavar="MODEL", help="The model to use; if a server is started, the one it loads.")
+@click.option("--mcp-config", metavar="FILE", help="If a server is started, the `mcpServers` file it uses.")
+@click.option("--mcp", is_flag=True, help="Let the client have Tenuto as an MCP server too.")
+@click.option("--print", "printed", is_flag=True, help="Print the command and its environment instead; start nothing.")
+@click.option(
+    "--install", is_flag=True, help="Write it into the client's own configuration instead; see docs/clients.md."
+)
+@_with_server
+def launch(
+    client: str,
+    arguments: tuple[str, ...],
+    model: str | None,
+    mcp_config: str | None,
+    mcp: bool,
+    printed: bool,
+    install: bool,
+    **given: Any,
+) -> None:
+    """Start a coding agent against this server: codex, claude, opencode or qwen.
+
+    It gets the server's address, a model and its limits by its environment and arguments. Its own configuration stays
+    as it is, unless --install is given.
+    """
+    from tenuto.runtime.terminal.launch import command
+
+    agent = command.AGENTS[client]
+    if printed and install:
+        raise click.UsageError("--print and --install cannot be given together")
+    if printed or install:
+        _must_run(given)
+    with _remote(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
+        if printed:
+            command.show(remote, agent, model, arguments, mcp=mcp)
+        elif install:
+            command.configure(remote, agent, model, mcp=mcp)
+        else:
+            command.start(remote, agent, model, arguments, mcp=mcp)
+
+
+def _must_run(given: dict[str, Any]) -> None:
+    """Raise ServerUnreachable where no server is running that the options name."""
+    from tenuto.errors import ServerUnreachable
+    from tenuto.runtime.config import load
+    from tenuto.runtime.data_folder.ownership import read_owner
+
+    flags = {name: value for name, value in given.items() if value and name in ("data_dir", "config")}
+    if given["url"] is None and read_owner(load(flags).data_dir) is None:
+        raise ServerUnreachable("no server is running, and none is started for this; start one with tenuto serve")
+
+
+@click.command(
+    epilog="""\b
+Examples:
   tenuto doctor                                the machine, the server, its models and MCP servers
   tenuto doctor --mcp-config mcp.json          try the MCP servers of a file before using it
   tenuto doctor --model ./model.gguf --json    try a model; print JSON

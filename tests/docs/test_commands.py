@@ -75,6 +75,7 @@ def test_every_setting_of_the_docs_is_one_that_there_is(page: Path) -> None:
     text = re.sub(r"ARGS=\"[^\"]*\"|`bench/[^`]*`|^ .*$", "", page.read_text(), flags=re.MULTILINE)
     told = set(re.findall(r"`(--[a-z][a-z-]+)", text)) | set(re.findall(r"`(TENUTO_[A-Z_]+)`", text))
     own = {option for command in _all(cli) for parameter in command.params for option in parameter.opts}
+    own |= {str(parameter.envvar) for command in _all(cli) for parameter in command.params}
     own |= {flag(name) for name in Settings.model_fields} | {f"TENUTO_{name.upper()}" for name in Settings.model_fields}
     assert told - own - {"--ranks", "--workers", "--device"} == set()
 
