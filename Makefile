@@ -2,6 +2,7 @@
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
 #   make thorough  the tests that show at length what others show in short
+#   make clients install agent clients from npm, and drive them against a server
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
@@ -24,7 +25,8 @@ RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test thorough fuzz simulate simulate-mutations kill-nine check demo model model-test setup setup-dev lock clean
+.PHONY: help serve test thorough clients fuzz simulate simulate-mutations kill-nine check demo model model-test setup \
+  setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -38,8 +40,11 @@ demo: $(VENV)/.demo
 
 # Exit code 5: ARGS has chosen no test of that kind.
 test: $(VENV)/.dev
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not alone and not thorough' $(ARGS) || test $$? -eq 5
-	$(BIN)/pytest -q -m alone $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not alone and not thorough and not clients' $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -m 'alone and not clients' $(ARGS) || test $$? -eq 5
+
+clients: $(VENV)/.dev
+	$(BIN)/pytest -q -m clients tests/clients $(ARGS)
 
 thorough: $(VENV)/.dev
 	$(BIN)/pytest -q -m thorough $(ARGS)

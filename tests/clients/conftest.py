@@ -1,0 +1,81 @@
+"""Where a client works: a home of its own, a repository with a file, and a server with a scripted model."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients.wire import Exchange, Wire, listening
+from tests.e2e.server import Server, script
+from tests.third_party.installed import programs_from_npm
+
+RUN_S = 240
+CONTEXT = 200_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one client works, started as `tenuto launch` starts it."""
+
+    name: str
+    folder: Path
+    wire: Wire
+    programs: Sequence[Path]
+
+    @property
+    def file(self) -> Path:
+        """The file in its repository."""
+        return notes(self.folder)
+
+    def launch(self, *arguments: str) -> tuple[str, list[Exchange]]:
+        """Run the client to its end: what it printed, and what it and the server said to each other."""
+        path = os.pathsep.join([*map(str, self.programs), "/usr/local/bin", "/usr/bin", "/bin"])
+        kept = {name: value for name, value in os.environ.items() if name in ("PYTHONPATH", "LANG", "TMPDIR")}
+        done = subprocess.run(
+            [sys.executable, "-m", "tenuto", "launch", self.name, "--url", self.wire.url, "--", *arguments],
+            env={**kept, "PATH": path, "HOME": str(self.folder), "OPENCODE_DISABLE_AUTOUPDATE": "1"},
+            cwd=self.file.parent,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RUN_S,
+        )
+        assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        said = self.wire.take()
+        assert [one.status for one in said] == [200] * len(said), [one.answer[-2000:] for one in said]
+        return done.stdout, said
+
+
+def notes(folder: Path) -> Path:
+    """The file that a client in this folder works on."""
+    return folder / "repository" / "notes.txt"
+
+
+@contextmanager
+def working(name: str, package: str, version: str, folder: Path, rules: Sequence[dict[str, Any]]) -> Iterator[Place]:
+    """A client's place, and a server whose model follows the rules."""
+    programs = programs_from_npm(package, version)
+    file = notes(folder)
+    file.parent.mkdir()
+    file.write_text("one\n")
+    git = ["git", "-C", str(file.parent), "-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "First light"]):
+        subprocess.run([*git, *words], check=True)
+    server = Server(folder, script(folder / "model.json", rules, cells=CONTEXT, batch_tokens=8192)).start()
+    try:
+        with listening(server.url) as wire:
+            yield Place(name, folder, wire, programs)
+    finally:
+        server.close()
+
+
+def goes_on(said: Sequence[Exchange]) -> None:
+    """All is one session, and each answer but the first has computed exactly what was new."""
+    assert len({one.session for one in said}) == 1
+    for one in said[1:]:
+        assert [each["computed_tokens"] for each in one.rounds] == [each["new_tokens"] for each in one.rounds]
+        assert one.rounds[0]["cached_tokens"] > 10_000
