@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tenuto.sessions.items import Item
 from tenuto.sessions.ledger import Ledger
-from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord
+from tenuto.sessions.records import CallRecord, LegEnd, LegRecord, PauseRecord, RunRecord
 from tenuto.sessions.session import Session
 
 
@@ -26,7 +26,7 @@ class AddItems:
 
 @dataclass(frozen=True, slots=True)
 class CutItems:
-    """Keep the first `keep` items. The tokens of the others go with them."""
+    """Keep the first `keep` items. The tokens of the others go with them, and the ends of the legs that ended there."""
 
     uid: str
     keep: int
@@ -75,6 +75,38 @@ class SaveRun:
     """Keep a run as it is now."""
 
     run: RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BeginLeg:
+    """Keep a leg that begins."""
+
+    leg: LegRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AddTold:
+    """Keep what a leg has told from its event number `start` on, in a stored form; it takes the place of what was kept
+    from there before."""
+
+    leg_id: str
+    session_uid: str
+    start: int
+    events: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndLeg:
+    """Keep how the leg of a run that is under way has ended, if there is one."""
+
+    end: LegEnd
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLeg:
+    """Forget a leg; what was said in it stays in its session."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +159,10 @@ Change = (
     | AddLedger
     | CutSpans
     | SaveRun
+    | BeginLeg
+    | AddTold
+    | EndLeg
+    | DeleteLeg
     | SaveCall
     | SavePause
     | SaveKey
@@ -134,7 +170,7 @@ Change = (
     | PutNote
 )
 
-Beside = SaveRun | SaveCall | SavePause | SaveKey
+Beside = SaveRun | BeginLeg | AddTold | EndLeg | DeleteLeg | SaveCall | SavePause | SaveKey
 """What is kept with a session and is no part of it."""
 
 

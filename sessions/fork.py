@@ -1,11 +1,14 @@
 """A fork of a session: a copy of what is completed of it, with its tokens and notes. Pure."""
 
+from collections.abc import Sequence
 from uuid import uuid4
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.ids import checked_new_session_id
+from tenuto.sessions.items import Item
 from tenuto.sessions.rounds import completed, last_completed_turn
 from tenuto.sessions.session import Parent, Session, new_uid
+from tenuto.sessions.visible import VisibleHistory
 
 
 def forked(
@@ -47,3 +50,15 @@ def forked(
         notes={**session.notes},
         history=session.history.copy(),
     )
+
+
+def begin_as(fork: Session, origin: Session, at: int, *, instructed: bool, instructions: Sequence[Item]) -> None:
+    """Let a fork that nobody has yet begin with the first `at` items of its origin as they are, calls that wait too.
+
+    The first, where it is `instructed` and was for once only, gives way to these instructions.
+    """
+    fork.parent = Parent(origin.uid, at)
+    fork.items = [*instructions, *origin.items[instructed:at]]
+    is_same = list(instructions) == origin.items[:instructed]
+    fork.ledgers = {name: ledger.copy(at) for name, ledger in origin.ledgers.items()} if is_same else {}
+    fork.history = origin.history.copy() if is_same else VisibleHistory()

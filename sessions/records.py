@@ -80,6 +80,59 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LegRecord:
+    """What one request led to, of a run that several may have answered. Only those are kept that a client can ask for
+    by their ids. Times are seconds since the epoch.
+
+    The request's own items are the session's from `first_item` up to `first_said`. `until` is how many items the
+    session had at the leg's end; None while it is under way, and for good where its items have been cut from the
+    session. `request` is what its front end wants to know of the request again. `instructed`: the session's first item
+    is the request's own, and does not hold for what goes on after it.
+    """
+
+    id: str
+    run_id: str
+    session_uid: str
+    principal: str
+    model: str
+    first_item: int
+    first_said: int
+    created_at: float
+    request: dict[str, Any]
+    instructed: bool = False
+    until: int | None = None
+    status: RunStatus = RunStatus.RUNNING
+    ended_at: float | None = None
+    usage: dict[str, Any] | None = None
+    answer: dict[str, Any] | None = None
+    """What its client was told at the end besides its events."""
+
+    def ended(self, end: "LegEnd") -> "LegRecord":
+        """The same, over."""
+        return replace(
+            self,
+            until=end.until,
+            status=end.status,
+            ended_at=end.ended_at,
+            usage=end.usage,
+            answer=end.answer,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LegEnd:
+    """How the leg that is under way in a run has ended. The fields are those of the leg's record."""
+
+    run_id: str
+    session_uid: str
+    until: int
+    status: RunStatus
+    ended_at: float
+    usage: dict[str, Any] | None
+    answer: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class OpenRun:
     """Where an open run is found: enough to close it, even where the rest of its row cannot be read."""
 

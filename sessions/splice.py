@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
@@ -15,12 +15,14 @@ from tenuto.sessions.visible import VisibleHistory, canonical, difference
 class Splice:
     """The decision: keep the session's first `keep` items, then add `new`.
 
-    `miss_reason` names the first visible item that differs, counted from 0; None where everything was kept.
+    `miss_reason` names the first visible item that differs, counted from 0; None where everything was kept. `is_whole`:
+    the request is the whole history.
     """
 
     keep: int
     new: tuple[Item, ...]
     miss_reason: str | None = None
+    is_whole: bool = field(default=False, compare=False)
 
 
 def plan(mode: str, session: Sequence[Item], history: VisibleHistory, request: RequestItems) -> Splice:
@@ -38,10 +40,14 @@ def plan(mode: str, session: Sequence[Item], history: VisibleHistory, request: R
         decision = append(session, request.items)
     else:
         decision = splice(session, history, request)
+    _expect_question(session, decision)
+    return decision
+
+
+def _expect_question(session: Sequence[Item], decision: Splice) -> None:
     last = decision.new[-1] if decision.new else session[decision.keep - 1] if decision.keep else None
     if last is None or (not decision.new and not isinstance(last, UserItem | ToolResultItem)):
         raise InvalidRequest("nothing to answer: the last message must be from a user or a tool", "messages")
-    return decision
 
 
 def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
@@ -64,6 +70,19 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
     return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
 
 
+def follow(session: Sequence[Item], request: Sequence[Item], made: Sequence[ToolResultItem] = ()) -> Splice:
+    """Add the request's items at the end, and before them results that the server has of the last round's calls.
+
+    Raises:
+        InvalidRequest: a result belongs to no outstanding call, or there is nothing to answer.
+    """
+    _check_results(session, request, outstanding_only=True)
+    since = last_round(session)
+    decision = Splice(len(session), tuple(canonical([*session[since:], *made, *request])[len(session) - since :]))
+    _expect_question(session, decision)
+    return decision
+
+
 def splice(session: Sequence[Item], history: VisibleHistory, request: RequestItems) -> Splice:
     """Take the request as the whole history: keep what it repeats, cut the session there, add the rest.
 
@@ -77,7 +96,7 @@ def splice(session: Sequence[Item], history: VisibleHistory, request: RequestIte
     new = given[theirs[same].start :] if same < len(theirs) else []
     _check_results(session[:keep], new, outstanding_only=False)
     keep, new = _replace_stand_ins(session, keep, new)
-    return Splice(keep, tuple(new), reason)
+    return Splice(keep, tuple(new), reason, is_whole=True)
 
 
 def _has_assistant(items: Sequence[Item]) -> bool:

@@ -26,7 +26,8 @@ from tenuto.sessions.records import (
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.storage import tables
 from tenuto.sessions.storage.bases import joined
-from tenuto.sessions.storage.writes import OPEN, is_working, shortened, unpack
+from tenuto.sessions.storage.rows import shortened
+from tenuto.sessions.storage.writes import OPEN, is_working, unpack
 
 T = TypeVar("T")
 
@@ -332,6 +333,7 @@ def raw(connection: Connection, uid: str) -> dict[str, Any]:
             (tables.items, "uid"),
             (tables.spans, "uid"),
             (tables.runs, "session_uid"),
+            (tables.legs, "session_uid"),
             (tables.pauses, "session_uid"),
             (tables.notes, "scope"),
         )

@@ -14,9 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
 from tenuto.sessions.changes import Change
-from tenuto.sessions.records import CallRecord, KeyRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
+from tenuto.sessions.records import CallRecord, KeyRecord, LegRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
 from tenuto.sessions.session import Session
-from tenuto.sessions.storage import reads
+from tenuto.sessions.storage import leg_reads, reads
 from tenuto.sessions.storage.bases import Bases
 from tenuto.sessions.storage.database import READERS, Database
 from tenuto.sessions.storage.writable import Writable
@@ -127,6 +127,14 @@ class Store:
     async def run(self, run_id: str) -> RunRecord | None:
         """A run by its id."""
         return await self._read(lambda connection: reads.run(connection, run_id))
+
+    async def leg(self, id: str) -> LegRecord | None:
+        """A leg by its id."""
+        return await self._read(lambda connection: leg_reads.leg(connection, id))
+
+    async def told(self, leg_id: str) -> list[str]:
+        """What a leg has told, in the pieces in which it was kept."""
+        return await self._read(lambda connection: leg_reads.told(connection, leg_id))
 
     async def open_runs(self) -> list[OpenRun]:
         """Where to find each run that may still go on, the oldest first."""

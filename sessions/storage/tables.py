@@ -150,6 +150,38 @@ runs = Table(
 )
 """`tools` and `answer_schema` name blobs: what of the options repeats from run to run."""
 
+legs = Table(
+    "legs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("run_id", String, _owner("runs.id"), nullable=False),
+    Column("session_uid", String, nullable=False),
+    Column("principal", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("first_item", Integer, nullable=False),
+    Column("first_said", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("instructed", Boolean, nullable=False),
+    Column("until", Integer),
+    Column("status", String, nullable=False),
+    Column("ended_at", Double),
+    Column("usage", Text),
+    Column("answer", Text),
+    Index("ix_legs_run", "run_id"),
+    Index("ix_legs_session", "session_uid"),
+)
+
+told = Table(
+    "told",
+    metadata,
+    Column("leg_id", String, _owner("legs.id"), primary_key=True),
+    Column("start", Integer, primary_key=True, autoincrement=False),
+    Column("events", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What legs have told, in pieces. `start` is how many of a leg's events are in the pieces before."""
+
 blobs = Table(
     "blobs",
     metadata,

@@ -1,6 +1,5 @@
 """Changes as statements: what a commit means in SQL, and how many commits share one pass. No thread, no connection."""
 
-import json
 import secrets
 import struct
 from collections.abc import Iterable, Sequence
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, assert_never
 
-from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, select
+from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenuto.sessions.blobs import TOOLS, Blob, Shared
@@ -16,10 +15,14 @@ from tenuto.sessions.changes import (
     AddItems,
     AddLedger,
     AddSpans,
+    AddTold,
+    BeginLeg,
     Change,
     CutItems,
     CutSpans,
+    DeleteLeg,
     DeleteSession,
+    EndLeg,
     MarkTurns,
     PutNote,
     SaveCall,
@@ -29,14 +32,19 @@ from tenuto.sessions.changes import (
     SaveSession,
 )
 from tenuto.sessions.items import item_to_json
-from tenuto.sessions.records import CallRecord, PauseRecord, RunRecord, RunStatus
-from tenuto.sessions.session import Session
+from tenuto.sessions.records import RunStatus
 from tenuto.sessions.storage import tables
 from tenuto.sessions.storage.bases import Bases
-
-Row = dict[str, Any]
-
-_DIGEST_DIGITS = 32
+from tenuto.sessions.storage.rows import (
+    Row,
+    call_row,
+    end_row,
+    leg_row,
+    pause_row,
+    run_row,
+    session_row,
+    shortened,
+)
 
 OPEN = tuple(status.value for status in RunStatus if status.is_open)
 
@@ -63,9 +71,9 @@ def taken(change: Change) -> Sequence[Write | Large]:
     match change:
         case SaveSession(session=session):
             blobs = [] if session.server_tools is None else [TOOLS.of(session.server_tools).blob]
-            return [*map(_save_blob, blobs), Write("save_session", [_session_row(session)], session.uid)]
+            return [*map(_save_blob, blobs), Write("save_session", [session_row(session)], session.uid)]
         case CutItems(uid=uid, keep=keep):
-            return [Write("cut_items", [{"of_uid": uid, "keep": keep}], uid)]
+            return [Write(name, [{"of_uid": uid, "keep": keep}], uid) for name in ("cut_items", "cut_legs")]
         case MarkTurns(session=session, since=since):
             key = {"uid": session.uid, "principal": session.principal}
             ends = session.history.turns(session.items, since)
@@ -73,16 +81,10 @@ def taken(change: Change) -> Sequence[Write | Large]:
             return [Write("save_turns", rows, session.uid)]
         case CutSpans(uid=uid, fingerprint=name, keep=keep):
             return [Write("cut_spans", [{"of_uid": uid, "of_fingerprint": name, "keep": keep}], uid)]
-        case SaveRun(run=run):
-            shared = (value.blob for value in run.options.values() if isinstance(value, Shared))
-            return [*map(_save_blob, shared), Write("save_run", [_run_row(run)], run.id)]
-        case SaveCall(call=call):
-            return [Write("save_call", [_call_row(call)], call.run_id)]
-        case SavePause(pause=pause):
-            return [Write("save_pause", [_pause_row(pause)], pause.id)]
-        case SaveKey():
-            row = {name: getattr(change, name) for name in ("principal", "key", "run_id", "body_digest", "expires_at")}
-            return [Write("save_key", [row], change.principal)]
+        case SaveRun() | SaveCall() | SavePause() | SaveKey():
+            return _of_run(change)
+        case BeginLeg() | AddTold() | EndLeg() | DeleteLeg():
+            return [_of_leg(change)]
         case DeleteSession(uid=uid):
             return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
         case PutNote(scope=scope, key=key, text=note):
@@ -91,6 +93,32 @@ def taken(change: Change) -> Sequence[Write | Large]:
             return [change]
         case _:
             assert_never(change)
+
+
+def _of_run(change: SaveRun | SaveCall | SavePause | SaveKey) -> list[Write]:
+    match change:
+        case SaveRun(run=run):
+            shared = (value.blob for value in run.options.values() if isinstance(value, Shared))
+            return [*map(_save_blob, shared), Write("save_run", [run_row(run)], run.id)]
+        case SaveCall(call=call):
+            return [Write("save_call", [call_row(call)], call.run_id)]
+        case SavePause(pause=pause):
+            return [Write("save_pause", [pause_row(pause)], pause.id)]
+        case SaveKey():
+            row = {name: getattr(change, name) for name in ("principal", "key", "run_id", "body_digest", "expires_at")}
+            return [Write("save_key", [row], change.principal)]
+
+
+def _of_leg(change: BeginLeg | AddTold | EndLeg | DeleteLeg) -> Write:
+    match change:
+        case BeginLeg(leg=leg):
+            return Write("begin_leg", [leg_row(leg)], leg.session_uid)
+        case AddTold(leg_id=leg_id, session_uid=uid, start=start, events=events):
+            return Write("add_told", [{"leg_id": leg_id, "start": start, "events": events}], uid)
+        case EndLeg(end=end):
+            return Write("end_leg", [end_row(end)], end.session_uid)
+        case DeleteLeg(id=id):
+            return Write("delete_leg", [{"of_id": id}], None)
 
 
 def writes(taken: Iterable[Write | Large], bases: Bases) -> list[Write]:
@@ -156,11 +184,6 @@ def merged(commits: Iterable[Sequence[Write]]) -> list[Write]:
     return done
 
 
-def shortened(digest: str) -> str:
-    """As much of a digest of items as is kept: what it finds is compared item by item."""
-    return digest[:_DIGEST_DIGITS]
-
-
 def pack(span: Sequence[int]) -> bytes:
     """Token ids as little-endian uint32."""
     return struct.pack(f"<{len(span)}I", *span)
@@ -188,66 +211,6 @@ def _add_spans(uid: str, fingerprint: str, start: int, spans: Iterable[Sequence[
     return [*map(_save_blob, blobs.values()), Write("add_spans", rows, uid)]
 
 
-def _session_row(session: Session) -> Row:
-    tools, parent = session.server_tools, session.parent
-    return {
-        "uid": session.uid,
-        "principal": session.principal,
-        "id": session.id,
-        "user": session.user,
-        "implicit": session.implicit,
-        "created_at": session.created_at,
-        "updated_at": session.updated_at,
-        "expires_at": session.expires_at,
-        "parent_uid": parent.uid if parent else None,
-        "parent_at": parent.at if parent else None,
-        "server_tools": None if tools is None else TOOLS.of(tools).blob.digest,
-        "approved": json.dumps(sorted(session.approved)),
-        "open_run": session.open_run,
-        "items": len(session.items),
-        "visible_digest": shortened(session.history.digest(session.items)),
-        "hint": session.hint,
-    }
-
-
-def _run_row(run: RunRecord) -> Row:
-    shared = {name: value.blob.digest for name, value in run.options.items() if isinstance(value, Shared)}
-    return {
-        "id": run.id,
-        "session_uid": run.session_uid,
-        "principal": run.principal,
-        "model": run.model,
-        "status": run.status.value,
-        "created_at": run.created_at,
-        "updated_at": run.updated_at,
-        "first_item": run.first_item,
-        "options": _compact({name: value for name, value in run.options.items() if name not in shared}),
-        "usage": _compact(run.usage),
-        "reason": run.reason.value if run.reason else None,
-        "stop_reason": run.stop_reason,
-        "expires_at": run.expires_at,
-        "error": run.error,
-        "input_digest": run.input_digest,
-        "answer": None if run.answer is None else _compact(run.answer),
-        "tools": shared.pop("tools", None),
-        "answer_schema": shared.pop("answer_schema", None),
-    }
-
-
-def _compact(value: Row) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _call_row(call: CallRecord) -> Row:
-    row = {column.name: getattr(call, column.name) for column in tables.calls.columns}
-    return row | {"status": call.status.value}
-
-
-def _pause_row(pause: PauseRecord) -> Row:
-    row = {column.name: getattr(pause, column.name) for column in tables.pauses.columns}
-    return row | {"reason": pause.reason.value, "status": pause.status.value}
-
-
 @cache
 def statements(dialect: str) -> dict[str, Executable]:
     """Every statement by its name. SQLite and PostgreSQL share the form of an upsert, in two classes of SQLAlchemy."""
@@ -261,13 +224,20 @@ def statements(dialect: str) -> dict[str, Executable]:
         }
         return statement.on_conflict_do_update(index_elements=primary, set_=others)  # type: ignore[no-any-return]
 
-    items, spans, notes = tables.items, tables.spans, tables.notes
+    items, spans, notes, legs = tables.items, tables.spans, tables.notes, tables.legs
     name = bindparam("of_fingerprint", type_=spans.c.fingerprint.type)
     return {
         "save_blob": insert(tables.blobs).on_conflict_do_nothing(),
         "save_session": upsert(tables.sessions),
         "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
+        "begin_leg": insert(legs),
+        "add_told": upsert(tables.told),
+        "end_leg": _end_leg(),
+        "cut_legs": update(legs)
+        .where(legs.c.session_uid == bindparam("of_uid"), legs.c.until > bindparam("keep"))
+        .values(until=None),
+        "delete_leg": delete(legs).where(legs.c.id == bindparam("of_id")),
         "save_call": upsert(tables.calls),
         "save_pause": upsert(tables.pauses),
         "save_key": upsert(tables.keys),
@@ -291,6 +261,15 @@ def statements(dialect: str) -> dict[str, Executable]:
         "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
         "put_note": _put_note(insert),
     }
+
+
+def _end_leg() -> Executable:
+    legs = tables.legs
+    ended: dict[str, Any] = {
+        name: bindparam(f"new_{name}") for name in ("until", "status", "ended_at", "usage", "answer")
+    }
+    is_open = legs.c.status == RunStatus.RUNNING.value
+    return update(legs).where(legs.c.run_id == bindparam("of_run"), is_open).values(ended)
 
 
 def is_working() -> Any:

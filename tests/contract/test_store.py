@@ -16,9 +16,13 @@ from tenuto.errors import InvalidRequest, StoreFailed
 from tenuto.sessions.changes import (
     AddItems,
     AddSpans,
+    AddTold,
+    BeginLeg,
     CutItems,
     CutSpans,
+    DeleteLeg,
     DeleteSession,
+    EndLeg,
     MarkTurns,
     PutNote,
     SaveCall,
@@ -34,6 +38,8 @@ from tenuto.sessions.records import (
     CallRecord,
     CallStatus,
     KeyRecord,
+    LegEnd,
+    LegRecord,
     PauseReason,
     PauseRecord,
     PauseStatus,
@@ -88,6 +94,10 @@ def run_of(session: Session, id: str | None = None, **values: Any) -> RunRecord:
         id or uuid4().hex, session.uid, session.principal, "m", RunStatus.RUNNING, 1.0, 2.0, 0, {"a": [1]}, {"n": 1}
     )
     return replace(run, **values)
+
+
+def leg_of(run: RunRecord) -> LegRecord:
+    return LegRecord(uuid4().hex, run.id, run.session_uid, run.principal, run.model, 0, 1, 1.0, {"a": [1]})
 
 
 def call_of(run: RunRecord, round: int, position: int, **values: Any) -> CallRecord:
@@ -213,6 +223,40 @@ async def test_pauses_are_found_by_id_by_run_and_while_open(store: Store) -> Non
     assert await store.run_pauses(run.id) == [answered, second]
     assert await store.open_pauses() == [second]
     assert await store.pause("other") is None
+
+
+async def test_a_leg_keeps_what_it_told_and_ends_once(store: Store) -> None:
+    session = session_of(UserItem("a"))
+    run, other = run_of(session), run_of(session)
+    leg, beside = leg_of(run), leg_of(other)
+    await store.commit(SaveSession(session), SaveRun(run), SaveRun(other), BeginLeg(leg), BeginLeg(beside))
+    for start, events in ((0, "a"), (3, "c"), (0, "b")):
+        await store.commit(AddTold(leg.id, session.uid, start, events))
+    assert await store.told(leg.id) == ["b", "c"], "in order, and what came last for a place"
+    assert await store.leg(leg.id) == leg
+    end = LegEnd(run.id, session.uid, 1, RunStatus.COMPLETED, 3.0, {"n": 1}, {"stop_reason": "end"})
+    await store.commit(EndLeg(end))
+    await store.commit(EndLeg(replace(end, status=RunStatus.INTERRUPTED)))
+    assert await store.leg(leg.id) == leg.ended(end)
+    assert await store.leg(beside.id) == beside
+    await store.commit(DeleteLeg(leg.id))
+    assert await store.leg(leg.id) is None
+    assert await store.told(leg.id) == []
+    await store.commit(DeleteSession(session.uid))
+    assert await store.leg(beside.id) is None
+
+
+async def test_a_leg_whose_items_are_cut_has_no_end_any_more(store: Store) -> None:
+    session = session_of(UserItem("a"), UserItem("b"))
+    runs = [run_of(session) for _ in range(3)]
+    legs = [leg_of(run) for run in runs]
+    await store.commit(*whole(session), *map(SaveRun, runs), *map(BeginLeg, legs))
+    ends = [LegEnd(run.id, session.uid, until, RunStatus.COMPLETED, 3.0, None, {}) for until, run in enumerate(runs)]
+    await store.commit(*map(EndLeg, ends), CutItems(session.uid, 1))
+    kept = [await store.leg(leg.id) for leg in legs]
+    assert [None if leg is None else leg.until for leg in kept] == [0, 1, None]
+    assert kept[2] is not None
+    assert kept[2].status is RunStatus.COMPLETED
 
 
 async def test_cutting_items_takes_their_tokens_along(store: Store) -> None:
