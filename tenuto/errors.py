@@ -108,6 +108,19 @@ class NotFound(TenutoError):
         self.kind, self.name, self.known = kind, name, known
 
 
+class LegNotFound(NotFound):
+    """There is no answer of this id to be asked for again."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__("response", id)
+
+
+class UnknownPrevious(InvalidRequest):
+    """There is no answer of the id after which the request is to go on."""
+
+    code = "previous_response_not_found"
+
+
 class UnknownUrl(TenutoError):
     """There is nothing at this path."""
 

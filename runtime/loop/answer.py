@@ -1,6 +1,6 @@
 """A request's answer: gathered from a run's events, kept with the run, and turned back into events. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -27,7 +27,8 @@ from tenuto.runtime.loop.options import RunOptions
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
 
-_KEPT = ("text", "reasoning", "stop_reason", "stop_string", "error", "error_code", "diagnostics")
+_END = ("stop_reason", "stop_string", "error", "error_code", "diagnostics")
+_KEPT = ("text", "reasoning", *_END)
 
 
 def gather(answer: Answer, event: RunEvent) -> None:
@@ -60,13 +61,13 @@ def gather(answer: Answer, event: RunEvent) -> None:
             assert_never(event)
 
 
-def gone_on(answer: Answer) -> Answer:
+def gone_on(answer: Answer, leg_id: str) -> Answer:
     """The answer of a leg after a decision: a text of its own, beside the server's calls that the request led to."""
     return Answer(
         answer.run_id,
         answer.session_id,
         answer.model,
-        answer.leg_id,
+        leg_id,
         server_calls=list(answer.server_calls),
         diagnostics=list(answer.diagnostics),
     )
@@ -105,6 +106,13 @@ def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:
     return Usage(prompt, completion, computed, max(prompt - computed, 0), list(rounds))
 
 
+def restore_figures(answer: Answer, kept: dict[str, Any]) -> None:
+    """Fill in the figures from what was kept of a run's rounds at the leg's end. Raises pydantic.ValidationError."""
+    rounds = [usage_from_json(entry) for entry in kept.get("rounds", [])]
+    tokens, first = kept.get("ledger_tokens", 0), kept.get("first_round", 1)
+    answer.usage, answer.run_usage = figures(rounds[first - 1 :], tokens), figures(rounds, tokens)
+
+
 def answer_to_json(answer: Answer) -> dict[str, Any]:
     """What is kept of an answer, as JSON values. What is empty needs no room."""
     whole = {name: getattr(answer, name) for name in _KEPT} | {
@@ -115,6 +123,20 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
         ],
     }
     return {name: value for name, value in whole.items() if value}
+
+
+def end_to_json(answer: Answer) -> dict[str, Any]:
+    """What is kept of an answer beside the events that it was gathered from."""
+    return {name: value for name in _END if (value := getattr(answer, name))}
+
+
+def gathered(answer: Answer, events: Iterable[RunEvent], end: dict[str, Any]) -> Answer:
+    """The answer that these events tell, with what `end_to_json` gave."""
+    for event in events:
+        gather(answer, event)
+    for name in _END:
+        setattr(answer, name, end.get(name, getattr(answer, name)))
+    return answer
 
 
 def restore(answer: Answer, kept: dict[str, Any]) -> None:

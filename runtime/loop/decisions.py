@@ -3,17 +3,20 @@
 from dataclasses import dataclass
 
 from tenuto.errors import AlreadyDecided
-from tenuto.runtime.loop.pending import PendingCall
+from tenuto.runtime.loop.intake import Admitted
+from tenuto.runtime.loop.requests import KeepAs
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced, possible
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
-from tenuto.sessions.changes import SavePause, SaveRun
+from tenuto.sessions.changes import BeginLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.records import PauseRecord, PauseStatus
+from tenuto.sessions.records import LegRecord, PauseRecord, PauseStatus
 from tenuto.sessions.session import Session
 
 DENIED = "The user denied this tool call."
+PAUSE = "appr_"
+"""What the ids of approvals begin with; the rest names the leg that answers one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +30,15 @@ class Decision:
 
 
 async def decide(
-    services: Services, runs: Runs, run: Run, session: Session, pause_id: str, decision: Decision
-) -> list[PendingCall]:
-    """Commit a decision. Called by the session's owner.
+    services: Services,
+    runs: Runs,
+    run: Run,
+    session: Session,
+    pause_id: str,
+    decision: Decision,
+    keep_as: KeepAs | None = None,
+) -> Admitted:
+    """Commit a decision, with which the run goes on. Called by the session's owner.
 
     Raises:
         AlreadyDecided: the approval has been answered, has expired, or its run has ended.
@@ -46,15 +55,38 @@ async def decide(
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     record = advanced(run.record, Happening.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
+    leg_id = run.leg.answer.leg_id if keep_as is None else pause_id.removeprefix(PAUSE)
+    leg = await _leg(services, run, session, leg_id, keep_as) if session.stored else None
+    begun = [] if leg is None else [BeginLeg(leg)]
     with runs.unsettling(run):
-        await services.directory.commit(draft, SavePause(answered), SaveRun(record))
+        await services.directory.commit(draft, SavePause(answered), SaveRun(record), *begun)
     run.record, run.pending = record, []
     runs.end_pause(run, status)
     for pending in calls:
         if pending.call.id == pause.call_id:
             pending.approved = decision.approve
             pending.denial = None if decision.approve else " ".join(filter(None, (DENIED, decision.message)))
-    return calls
+    return Admitted(run, calls, leg_id, leg=leg, is_detached=keep_as is not None and keep_as.is_detached)
+
+
+async def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepAs | None) -> LegRecord | None:
+    """The leg that the decision begins, where its client can ask for it again. It brings nothing."""
+    if keep_as is None:
+        return None
+    asked_by = await services.store.leg(run.request_leg_id)
+    items = len(session.items)
+    return LegRecord(
+        id=id,
+        run_id=run.id,
+        session_uid=session.uid,
+        principal=session.principal,
+        model=run.model,
+        first_item=items,
+        first_said=items,
+        created_at=services.clock(),
+        request=keep_as.request,
+        instructed=asked_by is not None and asked_by.instructed,
+    )
 
 
 async def _open_pause(services: Services, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:

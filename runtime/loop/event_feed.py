@@ -12,18 +12,26 @@ class EventFeed:
     """Tells events by their numbers to everybody who asks, each at its own pace. Event-loop thread only.
 
     A run that is read from the store has kept fewer events than it told. They get numbers beyond all that were told
-    before (`renumber`), so that a number names one event for ever.
+    before (`renumber`), so that a number names one event for ever. While the feed is held, what is appended is told
+    to nobody before `tell`.
     """
 
     def __init__(self) -> None:
         self._log = EventLog()
         self._offset = 0
         """So many numbers were taken before."""
+        self._held: int | None = None
+        """While it is held: so many of the events are told."""
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
         """How many events there are; the next but one has the place after it."""
         return len(self._log)
+
+    @property
+    def told(self) -> int:
+        """How many of them are told to those who follow."""
+        return len(self) if self._held is None else self._held
 
     @property
     def nbytes(self) -> int:
@@ -37,8 +45,26 @@ class EventFeed:
             self._log.append(event)
 
     def append(self, event: RunEvent) -> None:
-        """Add an event. Who follows sees it with the next `wake`."""
+        """Add an event. Who follows sees it with the next `wake`, or once it is told."""
         self._log.append(event)
+
+    def between(self, start: int, end: int) -> list[RunEvent]:
+        """The events from one place up to another."""
+        return [self._log.at(place + 1) for place in range(start, end)]
+
+    def hold(self) -> None:
+        """From now on tell events by `tell` alone."""
+        self._held = self.told
+
+    def tell(self, end: int) -> None:
+        """Tell the events up to a place, and let everybody who waits look again."""
+        if self._held is not None:
+            self._held = max(self._held, end)
+        self.wake()
+
+    def release(self) -> None:
+        """Tell all that there is and will be."""
+        self._held = None
 
     def pack(self) -> None:
         """Nothing more comes for a while: let what there is take little room."""
@@ -62,14 +88,14 @@ class EventFeed:
 
         Of events that are told again the last is told to everybody: it says how the run stands.
         """
-        place = min(max(number - self._offset, 0), len(self))
-        return place - 1 if self._offset and place and place == len(self) else place
+        place = min(max(number - self._offset, 0), self.told)
+        return place - 1 if self._offset and place and place == self.told else place
 
     async def follow(self, place: int, end: Callable[[], int | None]) -> AsyncIterator[tuple[int, RunEvent]]:
         """The events with their numbers from a place on, until `end` gives the place where they end."""
         while True:
             until = end()
-            while place < (len(self) if until is None else until):
+            while place < (self.told if until is None else until):
                 place += 1
                 yield self._offset + place, self._log.at(place)
                 until = end()

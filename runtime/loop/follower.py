@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from tenuto.runtime.loop.events import Answer, RunEvent
 from tenuto.runtime.loop.run import Run
-from tenuto.sessions.records import RunRecord
+from tenuto.sessions.records import LegRecord, RunRecord
 
 
 class Follower:
@@ -32,6 +32,16 @@ class Follower:
         return self._leg.answer.leg_id
 
     @property
+    def kept(self) -> LegRecord | None:
+        """The stored form of the leg as of its last commit, where its client can ask for it again."""
+        return self._leg.record
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether more may come."""
+        return self._leg.is_under_way
+
+    @property
     def session_id(self) -> str:
         """The id of the run's session."""
         return self.run.session_id
@@ -54,6 +64,10 @@ class Follower:
     def events(self, after: int | None = None) -> AsyncIterator[tuple[int, RunEvent]]:
         """The leg's events with their numbers; with `after`, those of the run from there to the leg's end."""
         return self.run.events(after, leg=self._leg)
+
+    def told(self) -> list[RunEvent]:
+        """What the leg has told so far."""
+        return self.run.told(self._leg)
 
     async def answer(self) -> Answer:
         """The leg's whole answer, once it is there."""

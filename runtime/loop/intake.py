@@ -25,13 +25,13 @@ from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
-from tenuto.sessions.changes import Change, SaveCall, SaveRun
+from tenuto.sessions.changes import BeginLeg, Beside, Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item, ToolResultItem, UserItem
 from tenuto.sessions.match import fits
-from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, RunRecord, RunStatus
+from tenuto.sessions.records import CallRecord, CallStatus, LegRecord, PauseReason, RunRecord, RunStatus
 from tenuto.sessions.session import Session
-from tenuto.sessions.splice import Splice, plan
+from tenuto.sessions.splice import Splice, follow, plan
 from tenuto.sessions.tokens import Tokens
 
 
@@ -41,6 +41,10 @@ class Found:
 
     session: Session
     begin: Sequence[Change] = ()
+    is_named: bool = False
+    """Whether it is at the end of the leg that the turn names."""
+    made: Sequence[ToolResultItem] = ()
+    """The results of the server's calls in the session's last round, where it waits for others of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,14 @@ class Admitted:
 
     run: Run
     calls: list[PendingCall]
+    leg_id: str
     then: tuple[Item, ...] = ()
     prompt: Prompt | None = None
     """What the first round reads, where it has been rendered already."""
+    leg: LegRecord | None = None
+    """Of a leg for which its client can ask again."""
+    is_detached: bool = False
+    """Whether it goes on without anybody who follows it."""
 
 
 class Intake:
@@ -83,28 +92,37 @@ class Intake:
             InvalidRequest and its kin: the turn is not valid; nothing has changed.
         """
         session = found.session
+        turn.expect_kept_in(session)
         waiting = await self._waiting_run(session)
         if waiting is not None and waiting.record.input_digest == turn.request_items.digest:
             calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
-        splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
+        splice = self._splice(turn, found)
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
                 return await self._answer(turn, model, session, waiting, results, splice.new[len(results) :])
         return await self._begin(turn, model, found, splice, waiting)
 
-    async def preview(self, turn: Turn, model: Model, known: Session | None) -> Tokens:
-        """What the model would read of the turn after a session. Nothing is begun, and nothing changes.
+    @staticmethod
+    def _splice(turn: Turn, found: Found) -> Splice:
+        session = found.session
+        if found.is_named:
+            return follow(session.items, turn.items[turn.is_instructed :], found.made)
+        return plan(turn.mode.value, session.items, session.history, turn.request_items)
+
+    async def preview(self, turn: Turn, model: Model, found: Found | None) -> Tokens:
+        """What the model would read of the turn in its session. Nothing is begun, and nothing changes.
 
         Raises:
             InvalidRequest and its kin: the turn is not valid, or does not fit the model's context.
         """
-        if known is not None:
-            turn.expect_stored_as(known)
-        session = known or Session("", turn.principal.id, "", 0.0, 0.0)
-        splice = plan(turn.mode.value, session.items, session.history, turn.request_items)
+        if found is None:
+            found = Found(Session("", turn.principal.id, "", 0.0, 0.0))
+        else:
+            turn.expect_stored_as(found.session)
+        session, splice = found.session, self._splice(turn, found)
         options = await self._options.of(turn, model, session)
         items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
@@ -176,12 +194,15 @@ class Intake:
         draft = Draft(session)
         draft.save()
         draft.ahead.hint = turn.hint or session.hint
+        first_item = len(session.items)
+        leg = self._leg(turn, session, run, first_item, first_item + len(calls) + len(then))
+        saved: list[Beside] = [*kept, SaveRun(record), *_beginning(leg), *self._keys.saving(turn, run.id)]
         with self._runs.unsettling(run):
-            await self._services.directory.commit(draft, *kept, SaveRun(record), *self._keys.saving(turn, run.id))
+            await self._services.directory.commit(draft, *saved)
         _take(run, calls, fresh)
         run.record, run.pending, run.tool_rounds = record, [], 0
         run.keep_options(options)
-        return Admitted(run, calls, then)
+        return Admitted(run, calls, run.next_leg_id, then, leg=leg, is_detached=turn.is_detached)
 
     # A new run.
 
@@ -209,11 +230,32 @@ class Intake:
         draft.mark_turns(keep)
         run = self._run(turn, model, draft, options, len(new), whole)
         self._let_run(draft, turn, run)
+        # A request that is a whole history has brought it all.
+        first_item = int(turn.is_instructed) if splice.is_whole else run.record.first_item
+        leg = self._leg(turn, session, run, first_item, len(draft.items))
+        saved: list[Beside] = [SaveRun(run.record), *_beginning(leg), *self._keys.saving(turn, run.id)]
         with self._runs.unsettling(run, *([] if superseded is None else [superseded])):
-            await self._services.directory.commit(draft, SaveRun(run.record), *self._keys.saving(turn, run.id))
+            await self._services.directory.commit(draft, *saved)
         if superseded is not None and ended is not None:
             self._runs.closed(superseded, ended)
-        return Admitted(run, [], prompt=whole.settled())
+        return Admitted(run, [], run.next_leg_id, prompt=whole.settled(), leg=leg, is_detached=turn.is_detached)
+
+    def _leg(self, turn: Turn, session: Session, run: Run, first_item: int, first_said: int) -> LegRecord | None:
+        """The leg that the turn begins, where its client can ask for it again."""
+        if turn.keep_as is None or not session.stored:
+            return None
+        return LegRecord(
+            id=run.next_leg_id,
+            run_id=run.id,
+            session_uid=session.uid,
+            principal=turn.principal.id,
+            model=run.model,
+            first_item=first_item,
+            first_said=first_said,
+            created_at=self._services.clock(),
+            request=turn.keep_as.request,
+            instructed=turn.is_instructed,
+        )
 
     def _let_run(self, draft: Draft, turn: Turn, run: Run) -> None:
         """The session's row with its open run. A session that its client names is an explicit one from then on."""
@@ -245,6 +287,10 @@ class Intake:
         run.ledger_tokens = whole.total - len(whole.opening)
         run.computed_before = whole.computed_before
         return run
+
+
+def _beginning(leg: LegRecord | None) -> list[BeginLeg]:
+    return [] if leg is None else [BeginLeg(leg)]
 
 
 def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall, CallRecord]]) -> None:

@@ -18,7 +18,7 @@ from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
 from tenuto.runtime.loop.services import Services
-from tenuto.sessions.changes import Beside, SaveCall, SavePause, SaveRun
+from tenuto.sessions.changes import Beside, EndLeg, SaveCall, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
@@ -135,12 +135,16 @@ class LegCommits:
         run = self._run
         figures = {"usage": run.usage_json(), "answer": run.answer_at(event)}
         record = advanced(run.record, happening, self._services.clock(), **figures, **fields)
+        end = run.leg_end(record, len(self.draft.items), event)
+        run.leg.is_ending = True
+        place, told = run.to_keep(event)
         self.draft.save()
         self.draft.mark_turns(record.first_item)
         with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
-            await self.commit(*changes, SaveRun(record))
+            await self.commit(*changes, SaveRun(record), *told, *([] if run.leg.record is None else [EndLeg(end)]))
         run.record = record
         run.pending = list(waiting)
+        run.leg.ended(end, place)
         run.emit(event)
 
     def _count_end(self, status: RunStatus) -> None:

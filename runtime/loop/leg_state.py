@@ -6,6 +6,7 @@ import anyio
 
 from tenuto.runtime.loop import answer as answers
 from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.sessions.records import LegEnd, LegRecord
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +20,14 @@ class LegState:
     """Its events are those of the run's feed from this place on..."""
     end: int | None = None
     """... to this one, once it is over."""
+    record: LegRecord | None = None
+    """Its stored form as of the last commit, where its client can ask for it again."""
+    kept: int = 0
+    """Up to this place of the feed what it has told is in the store, where it is kept."""
+    is_ending: bool = False
+    """Whether its end is being kept, and with it all that it has told: nobody else keeps any of that now."""
+    is_detached: bool = False
+    """Whether it goes on without anybody who follows it, and tells only what has been kept."""
     scope: anyio.CancelScope | None = None
     """Set while the leg is under way."""
     grace_s: float = 0.0
@@ -64,6 +73,12 @@ class LegState:
         if self.end is not None:
             self.answer = answers.copied(self.answer)
         answers.gather(self.answer, event)
+
+    def ended(self, end: LegEnd, kept: int) -> None:
+        """How it ends is in the store, and what it has told up to this place of the feed."""
+        self.kept = kept
+        if self.record is not None:
+            self.record = self.record.ended(end)
 
     def close(self, end: int) -> None:
         """The leg is over; `end` is the place after its last event."""

@@ -16,6 +16,7 @@ from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
+from tenuto.runtime.loop.telling import keeping_told
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
@@ -76,7 +77,14 @@ class Legs:
         scope = anyio.CancelScope()
         seat = object()
         self._places.settle(seat, session.principal)
-        run.begin_leg(scope, of_request=of_request, grace_s=grace_s)
+        run.begin_leg(
+            scope,
+            of_request=of_request,
+            leg_id=admitted.leg_id,
+            grace_s=grace_s,
+            record=admitted.leg,
+            is_detached=admitted.is_detached,
+        )
         self._runs.add(run)
         if not run.rounds:
             self._services.metrics.run_started(model.id)
@@ -87,7 +95,7 @@ class Legs:
         run, begun = leg.run, anyio.current_time()
         try:
             with scope:
-                await leg.drive()
+                await keeping_told(self._services.store, run, leg.drive)
         except Exception:  # a bug in the leg is its run's; the others go on
             logger.exception("the leg of run %s ended in an error", run.id)
         finally:

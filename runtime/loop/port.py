@@ -1,6 +1,6 @@
 """What a front end may ask of the loop, whatever it speaks: turns, runs, approvals, sessions, tools and how all do."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -8,9 +8,11 @@ from tenuto.runtime.engine.messages import EngineStatus
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger
 from tenuto.runtime.loop.models import Models
+from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.raw import RawRequest, RawRun
-from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.runtime.loop.run import Run
+from tenuto.sessions.items import Item
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
@@ -91,14 +93,35 @@ class LoopPort(Protocol):
         """Stop a run, the model within a step, tools by a cancel; give it when it has ended. Raises NotFound."""
 
     async def decide(
-        self, principal: Principal, pause_id: str, *, approve: bool, message: str | None, remember: bool
+        self,
+        principal: Principal,
+        pause_id: str,
+        *,
+        approve: bool,
+        message: str | None,
+        remember: bool,
+        keep_as: KeepAs | None = None,
     ) -> Run:
-        """Answer an approval; its run goes on.
+        """Answer an approval; its run goes on, and what it answers can be asked for again where `keep_as` says so.
 
         Raises:
             NotFound: there is none.
             AlreadyDecided: it has been answered, has expired, or its run has ended.
         """
+
+    # Legs whose clients can ask for them again: those of turns and decisions with `keep_as`.
+
+    async def leg(self, principal: Principal, id: str) -> Follower | PastLeg:
+        """A kept leg by its id, under way or over. Raises LegNotFound."""
+
+    async def cancel_leg(self, principal: Principal, id: str) -> Follower | PastLeg:
+        """Stop a kept leg, where it is under way; give it when it is over. Raises LegNotFound, SessionBusy."""
+
+    async def forget_leg(self, principal: Principal, id: str) -> None:
+        """Stop a kept leg and forget it; its session keeps what was said. Raises LegNotFound, SessionBusy."""
+
+    async def brought(self, principal: Principal, id: str) -> Sequence[Item]:
+        """The items that the request of a kept leg has brought. Raises LegNotFound, Conflict (they are cut)."""
 
     # Sessions.
 

@@ -72,6 +72,18 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepAs:
+    """The answer can be asked for again by its leg's id, as long as its session is in the store.
+
+    `request` is what the front end wants to know of the request then. `is_detached`: the run goes on without anybody
+    who follows it.
+    """
+
+    request: JsonObject
+    is_detached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One request. `session_id` None: the session is found by matching, or made.
 
@@ -79,6 +91,9 @@ class Turn:
     does as the session does; `wants_events` is true where the client opted into named events, so that it can be asked
     for approvals. `continues`: it brings results alone, and all that the run was held to holds on. `temperature` None
     is the model's own. `body_digest` names the whole request, for Idempotency-Key.
+
+    `after` names the leg of a kept answer: what was said up to its end comes before the items. `is_instructed`: the
+    first item instructs the model for this answer alone.
     """
 
     principal: Principal
@@ -100,6 +115,9 @@ class Turn:
     wants_events: bool = False
     continues: bool = False
     left_out: tuple[LeftOut, ...] = ()
+    keep_as: KeepAs | None = None
+    after: str | None = None
+    is_instructed: bool = False
     idempotency_key: str | None = None
     body_digest: str | None = None
     request_items: RequestItems = field(init=False, repr=False, compare=False)
@@ -112,6 +130,19 @@ class Turn:
     def is_stored(self) -> bool:
         """Whether a session that is made for it is kept in the store."""
         return self.stored is not False
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether its run goes on without anybody who follows it."""
+        return self.keep_as is not None and self.keep_as.is_detached
+
+    def expect_kept_in(self, session: Session) -> None:
+        """Raise InvalidRequest where the run is to go on by itself, and nobody could ask for what comes of it."""
+        if self.is_detached and not session.stored:
+            raise InvalidRequest(
+                f"background: session {session.id!r} is kept in memory only; leave out background, or use another",
+                "background",
+            )
 
     def expect_stored_as(self, session: Session) -> None:
         """Raise InvalidRequest where the request says how the session is kept, and it is kept otherwise."""

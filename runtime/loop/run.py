@@ -16,13 +16,15 @@ from tenuto.errors import RunUnreadable
 from tenuto.pipelines.turns import CallBroken
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop import answer as answers
+from tenuto.runtime.loop import told
 from tenuto.runtime.loop.event_feed import EventFeed
 from tenuto.runtime.loop.events import Answer, RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.sessions.blobs import Shared
-from tenuto.sessions.records import PauseRecord, RunRecord, RunStatus
+from tenuto.sessions.changes import AddTold
+from tenuto.sessions.records import LegEnd, LegRecord, PauseRecord, RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
 
@@ -136,26 +138,93 @@ class Run:
         if last is not None:
             self.emit(last)
 
-    def begin_leg(self, scope: anyio.CancelScope, *, of_request: bool, grace_s: float = 0.0) -> None:
+    @property
+    def next_leg_id(self) -> str:
+        """The id of the leg that the next request begins. No two requests of a run begin with the same round."""
+        return self._leg_id(len(self.rounds) + 1)
+
+    @property
+    def request_leg_id(self) -> str:
+        """The id of the leg that the last request began; decisions may have begun others since."""
+        return self._leg_id(self.leg.first_round)
+
+    def begin_leg(
+        self,
+        scope: anyio.CancelScope,
+        *,
+        of_request: bool,
+        leg_id: str,
+        grace_s: float = 0.0,
+        record: LegRecord | None = None,
+        is_detached: bool = False,
+    ) -> None:
         """A leg begins. One of a request has an answer and rounds of its own; one after a decision goes on with what
         the last request led to."""
         if of_request:
             first = len(self.rounds) + 1
-            answer = answers.with_shortfalls(self._fresh_answer(first), self.options)
+            answer = answers.with_shortfalls(Answer(self.id, self.session_id, self.model, leg_id), self.options)
         else:
-            first, answer = self.leg.first_round, answers.gone_on(self.leg.answer)
-        self.leg = LegState(answer, first, len(self._feed), scope=scope, is_claimed=of_request, grace_s=grace_s)
+            first, answer = self.leg.first_round, answers.gone_on(self.leg.answer, leg_id)
+        start = len(self._feed)
+        is_claimed = of_request and not is_detached
+        self.leg = LegState(
+            answer,
+            first,
+            start,
+            record=record,
+            kept=start,
+            is_detached=is_detached,
+            scope=scope,
+            is_claimed=is_claimed,
+            grace_s=grace_s,
+        )
+        if is_detached:
+            self._feed.hold()
         self.cancelling = False
 
     def emit(self, event: RunEvent) -> None:
-        """Tell everybody who follows the run."""
+        """Tell everybody who follows the run; of a leg that is detached, once the event has been kept."""
         self._feed.append(event)
         self.leg.take(event)
         if isinstance(event, RunPaused | RunDone):
             self.leg.close(len(self._feed))
+            self._feed.release()
             self._feed.pack()
             self.snapshot()
-        self._feed.wake()
+        if not self.leg.is_under_way or not self.leg.is_detached:
+            self._feed.wake()
+
+    # What is kept of a leg.
+
+    def to_keep(self, *last: RunEvent) -> tuple[int, list[AddTold]]:
+        """What the present leg has told since that was kept last, and the place up to which it is kept then; `last` is
+        what it will tell once that is done."""
+        leg, end = self.leg, len(self._feed)
+        events = [*self._feed.between(leg.kept, end), *last]
+        if leg.record is None or not events:
+            return end, []
+        return end + len(last), [
+            AddTold(leg.record.id, leg.record.session_uid, leg.kept - leg.start, told.dump(events))
+        ]
+
+    def keep_up_to(self, place: int) -> None:
+        """What the present leg has told is kept up to here."""
+        self.leg.kept = max(self.leg.kept, place)
+        self._feed.tell(place)
+
+    def leg_end(self, record: RunRecord, until: int, event: RunPaused | RunDone) -> LegEnd:
+        """How the present leg ends with the run's record as it will be; the session will have so many items."""
+        ended = answers.copied(self.leg.answer)
+        answers.gather(ended, event)
+        return LegEnd(
+            run_id=self.id,
+            session_uid=record.session_uid,
+            until=until,
+            status=record.status,
+            ended_at=record.updated_at,
+            usage=record.usage,
+            answer=answers.end_to_json(ended),
+        )
 
     def drop_cut_calls(self) -> None:
         """The round was cut: the calls that it had begun are none."""
@@ -210,11 +279,15 @@ class Run:
         place = (leg or self.leg).start if after is None else self._feed.place_after(after)
         return self._feed.follow(place, lambda: self._end_of(leg))
 
+    def told(self, leg: LegState) -> list[RunEvent]:
+        """The events of a leg that have been told so far."""
+        return self._feed.between(leg.start, self._feed.told if leg.end is None else leg.end)
+
     def _end_of(self, leg: LegState | None) -> int | None:
         """Where the events of one leg, or of all so far, end; None while more may come."""
         if leg is not None and leg.end is not None:
             return leg.end
-        return None if (leg or self.leg).is_under_way else len(self._feed)
+        return None if (leg or self.leg).is_under_way else self._feed.told
 
     def tells_again(self, after: int) -> bool:
         """Whether who has seen the events up to number `after` is told them again, as far as they were kept."""
@@ -229,6 +302,7 @@ class Run:
         return answer
 
     def _fresh_answer(self, first_round: int) -> Answer:
-        # No two requests of a run begin with the same round, so this names the same leg whenever it is asked for.
-        leg_id = f"{self.id.removeprefix('run_')}-{first_round}"
-        return Answer(self.id, self.session_id, self.model, leg_id)
+        return Answer(self.id, self.session_id, self.model, self._leg_id(first_round))
+
+    def _leg_id(self, first_round: int) -> str:
+        return f"{self.id.removeprefix('run_')}{first_round:04x}"

@@ -1,7 +1,7 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -12,11 +12,13 @@ from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.decisions import Decision
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
+from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.legs import Legs
 from tenuto.runtime.loop.owners import Owners
+from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
 from tenuto.runtime.loop.raw import RawRequest, RawRun, RawRuns
-from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
@@ -25,6 +27,7 @@ from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.loop.turns import Turns
 from tenuto.sessions import transfer
 from tenuto.sessions.ids import new_call_id
+from tenuto.sessions.items import Item
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
@@ -66,7 +69,8 @@ class Runner(LoopPort):
         self._owners = Owners(group)
         self._sessions = Sessions(services, runs, self._owners, self._release)
         self._legs = Legs(services, runs, group, self._defaults.max_runs, self.watchers)
-        self._turns = Turns(services, runs, self._owners, self._sessions, self._legs, self._defaults, group)
+        self._kept = KeptLegs(services, runs, self._owners)
+        self._turns = Turns(services, runs, self._owners, self._sessions, self._legs, self._kept, self._defaults, group)
         try:
             await self._sessions.recover()
         except BaseException as error:
@@ -125,10 +129,17 @@ class Runner(LoopPort):
         return await self._turns.preview(turn)
 
     async def decide(
-        self, principal: Principal, pause_id: str, *, approve: bool, message: str | None, remember: bool
+        self,
+        principal: Principal,
+        pause_id: str,
+        *,
+        approve: bool,
+        message: str | None,
+        remember: bool,
+        keep_as: KeepAs | None = None,
     ) -> Run:
         """Answer an approval; its run goes on."""
-        return await self._turns.decide(principal, pause_id, Decision(approve, message, remember))
+        return await self._turns.decide(principal, pause_id, Decision(approve, message, remember), keep_as)
 
     def complete(self, request: RawRequest) -> RawRun:
         """Begin a raw completion, which whoever reads it must read to its end or close."""
@@ -144,6 +155,24 @@ class Runner(LoopPort):
     async def cancel(self, principal: Principal, run_id: str) -> Run:
         """Stop a run; give it when it has ended."""
         return await self._sessions.cancel(await self._runs.find(run_id, principal.id))
+
+    # Legs whose clients can ask for them again.
+
+    async def leg(self, principal: Principal, id: str) -> Follower | PastLeg:
+        """A kept leg by its id, under way or over."""
+        return await self._kept.leg(principal.id, id)
+
+    async def cancel_leg(self, principal: Principal, id: str) -> Follower | PastLeg:
+        """Stop a kept leg; give it when it is over."""
+        return await self._kept.cancel(principal.id, id)
+
+    async def forget_leg(self, principal: Principal, id: str) -> None:
+        """Stop a kept leg and forget it."""
+        await self._kept.forget(principal.id, id)
+
+    async def brought(self, principal: Principal, id: str) -> Sequence[Item]:
+        """The items that the request of a kept leg has brought."""
+        return await self._kept.brought(principal.id, id)
 
     # Sessions.
 

@@ -15,11 +15,20 @@ from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import Happening, advanced
 from tenuto.runtime.loop.services import Services
-from tenuto.sessions.changes import SavePause, SaveRun
+from tenuto.sessions.changes import EndLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
 from tenuto.sessions.locks import Locks
-from tenuto.sessions.records import CallRecord, CallStatus, PauseReason, PauseRecord, PauseStatus, RunRecord, RunStatus
+from tenuto.sessions.records import (
+    CallRecord,
+    CallStatus,
+    LegEnd,
+    PauseReason,
+    PauseRecord,
+    PauseStatus,
+    RunRecord,
+    RunStatus,
+)
 from tenuto.sessions.rounds import outstanding
 from tenuto.sessions.session import Session
 
@@ -142,6 +151,10 @@ class Runs:
         """Let runs go from memory that ended long ago; by itself the cache does so only where others come."""
         self._recent.expire()
 
+    def known(self, run_id: str) -> Run | None:
+        """A run by its id, where it is in memory."""
+        return self._live.get(run_id)
+
     async def find(self, run_id: str, principal: str | None = None) -> Run:
         """A run by its id.
 
@@ -212,6 +225,8 @@ class Runs:
         more = {} if error is None else {"error": error}
         record = advanced(run.record, happening, now, stop_reason=stop_reason.value, **more)
         draft.also(SaveRun(record))
+        if run.record.status is RunStatus.RUNNING:
+            draft.also(*run.to_keep()[1], EndLeg(_end_of_leg(run, record, len(draft.items))))
         return record
 
     def closed(self, run: Run, record: RunRecord) -> None:
@@ -274,6 +289,19 @@ class Runs:
         calls = tuple(ToolCall(call.call_id, call.name, call.arguments, call.server) for call in shown)
         round = records[0].round if records else 0
         return RunPaused(record.reason, round, calls, record.expires_at or 0.0, None if pause is None else pause.id)
+
+
+def _end_of_leg(run: Run, record: RunRecord, until: int) -> LegEnd:
+    """The end of a leg that nobody is at work on: its run has crashed, or could not keep its own end."""
+    return LegEnd(
+        run_id=run.id,
+        session_uid=record.session_uid,
+        until=until,
+        status=record.status,
+        ended_at=record.updated_at,
+        usage=None if run.unkept_end is None else run.usage_json(),
+        answer={"stop_reason": record.stop_reason, "error": record.error},
+    )
 
 
 def _ended(expired: bool) -> PauseStatus:

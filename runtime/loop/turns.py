@@ -1,23 +1,25 @@
 """What begins or resumes a run: turns, admitted to their sessions once for each key, and answers to approvals."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from tenuto.errors import NotFound
+from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.intake import Admitted, Found, Intake
+from tenuto.runtime.loop.intake import Found, Intake
+from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.leg import Leg
 from tenuto.runtime.loop.legs import Legs
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.owners import Owners
-from tenuto.runtime.loop.requests import Turn
+from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
@@ -28,7 +30,7 @@ from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
 
-F = TypeVar("F", bound=Follower | None)
+F = TypeVar("F", bound=Follower | Found | None)
 
 GRACE_S = 60.0
 """How long a request with an Idempotency-Key goes on after its client has gone: clients that retry come sooner."""
@@ -44,11 +46,12 @@ class Turns:
         owners: Owners,
         sessions: Sessions,
         legs: Legs,
+        kept: KeptLegs,
         defaults: Defaults,
         group: TaskGroup,
     ) -> None:
         self._services, self._models, self._directory = services, services.models, services.directory
-        self._runs, self._owners, self._sessions, self._legs = runs, owners, sessions, legs
+        self._runs, self._owners, self._sessions, self._legs, self._kept = runs, owners, sessions, legs, kept
         self._keys = Keys(services.store, services.clock)
         self._intake = Intake(services, runs, self._keys, defaults)
         self.repeats = Owners(group, "Idempotency-Key")
@@ -67,29 +70,40 @@ class Turns:
         """The tokens that the model would read of a turn."""
         model = self._models.find(turn.model)
         await _read(turn)
+        if turn.after is not None:
+            return await self._intake.preview(turn, model, await self._after(turn, turn.after))
         if turn.session_id is None:
             return await self._intake.preview(turn, model, None)
         known = await self._sessions.fetch(turn.principal.id, turn.session_id)
         # A copy: it may be read in a worker thread, while a leg goes on with the session itself.
-        return await self._intake.preview(turn, model, None if known is None else transfer.snapshot(known))
+        return await self._intake.preview(turn, model, None if known is None else Found(transfer.snapshot(known)))
 
-    async def decide(self, principal: Principal, pause_id: str, decision: Decision) -> Run:
+    async def _after(self, turn: Turn, leg_id: str) -> Found:
+        _, session_id = await self._kept.find(turn.principal.id, leg_id)
+        found = await self._owners.ask((turn.principal.id, session_id), partial(self._kept.end_of, turn, leg_id))
+        return replace(found, session=transfer.snapshot(found.session))
+
+    async def decide(
+        self, principal: Principal, pause_id: str, decision: Decision, keep_as: KeepAs | None = None
+    ) -> Run:
         """Answer an approval; its run goes on. Raises NotFound, AlreadyDecided."""
         self._legs.check_open(principal.id)
         pause = await self._runs.pause(pause_id)
         if pause is None or pause.principal != principal.id:
             raise NotFound("approval", pause_id)
         run = await self._runs.find(pause.run_id, principal.id)
-        work = partial(self._decide, principal.id, run.id, pause_id, decision)
+        work = partial(self._decide, principal.id, run.id, pause_id, decision, keep_as)
         return await self._owners.ask((principal.id, run.session_id), work)
 
-    async def _decide(self, principal: str, run_id: str, pause_id: str, decision: Decision) -> Run:
+    async def _decide(
+        self, principal: str, run_id: str, pause_id: str, decision: Decision, keep_as: KeepAs | None
+    ) -> Run:
         with self._legs.admission(principal):
             run = await self._runs.find(run_id)
             session = await self._runs.session(run)
             model = self._models.expect(run.model)
-            calls = await decide(self._services, self._runs, run, session, pause_id, decision)
-            self._legs.begin(Admitted(run, calls), session, model, of_request=False)
+            admitted = await decide(self._services, self._runs, run, session, pause_id, decision, keep_as)
+            self._legs.begin(admitted, session, model, of_request=False)
         return run
 
     async def _start_once(self, turn: Turn) -> Follower:
@@ -107,6 +121,8 @@ class Turns:
     async def _start(self, turn: Turn) -> Follower:
         model = self._models.find(turn.model)
         self._legs.check_open(turn.principal.id)
+        if turn.after is not None:
+            return await self._start_after(turn, turn.after, model)
         if turn.session_id is not None:
             return await self._ask(turn, turn.session_id, partial(self._admit_named, turn, turn.session_id, model))
         found = await self._match(turn)
@@ -121,6 +137,22 @@ class Turns:
         if branch is None:
             return await self._start_new(turn, model)
         return await self._ask(turn, branch.session.id, partial(self._admit, turn, model, branch))
+
+    async def _start_after(self, turn: Turn, leg_id: str, model: Model) -> Follower:
+        """Go on at the end of a leg: in its session, or in a fork of it where that has gone on or reads otherwise."""
+        leg, session_id = await self._kept.find(turn.principal.id, leg_id)
+        if turn.session_id not in (None, session_id):
+            raise InvalidRequest(
+                f"X-Tenuto-Session: the previous response belongs to session {session_id!r}", "X-Tenuto-Session"
+            )
+        begun = await self._ask(turn, session_id, partial(self._go_on_after, turn, leg.id, model))
+        if isinstance(begun, Follower):
+            return begun
+        return await self._ask(turn, begun.session.id, partial(self._admit, turn, model, begun))
+
+    async def _go_on_after(self, turn: Turn, leg_id: str, model: Model) -> Follower | Found:
+        found = await self._kept.end_of(turn, leg_id)
+        return found if found.begin else await self._admit(turn, model, found)
 
     async def _match(self, turn: Turn) -> tuple[Session, int] | None:
         """The session that a turn repeats, and how many of its items.
@@ -181,10 +213,10 @@ class Turns:
         return Follower(leg.run)
 
 
-async def _leave(follower: Follower | None) -> None:
+async def _leave(begun: Follower | Found | None) -> None:
     """Nobody waits for the leg that a command has begun."""
-    if follower is not None:
-        await follower.disconnected()
+    if isinstance(begun, Follower):
+        await begun.disconnected()
 
 
 async def _read(turn: Turn) -> None:
