@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.sessions.ids import checked_session_id
 
 SESSION_HEADER = "x-tenuto-session"
@@ -42,6 +43,6 @@ def body_digest(session_id: str | None, body: bytes) -> str:
     return hashlib.sha256(b"%s\0%s" % ((session_id or "").encode(), body)).hexdigest()
 
 
-def run_headers(run: Follower) -> dict[str, str]:
+def run_headers(run: Follower | PastLeg) -> dict[str, str]:
     """Which session and run an answer belongs to."""
     return {SESSION_HEADER: run.session_id, "x-tenuto-run-id": run.id}

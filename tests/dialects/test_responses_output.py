@@ -16,10 +16,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from tenuto.errors import StoreFailed, TenutoError
 from tenuto.runtime.dialects.openai.responses.answer import Head
+from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.encoder import ResponseEncoder
 from tenuto.runtime.dialects.openai.responses.events import STREAMED
 from tenuto.runtime.dialects.openai.responses.request import read_responses
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer
+from tenuto.runtime.loop import told
 from tenuto.runtime.loop.events import (
     Answer,
     ClientCallArguments,
@@ -53,13 +55,19 @@ SERVER = ToolCall("call_s", "files__read", '{"path": "a"}', server=True)
 APPROVAL = RunPaused(PauseReason.APPROVAL, 1, (SERVER,), 0.0, pause_id="appr_1")
 WAITS = RunPaused(PauseReason.CLIENT_TOOL, 1, (), 0.0)
 ENDS = RunDone(RunStatus.COMPLETED, "end")
+ENDED_AT = 1_700_000_001.0
 
 
-def encoder(tools: Any = None, *, streamed: bool = True, **body: Any) -> ResponseEncoder:
-    wanted = {"input": "hi", **({} if tools is None else {"tools": tools}), **body}
-    request = read_responses(json.dumps(wanted).encode(), {}, principal=Principal("ada"), listed=LISTED)
-    head = Head("resp_ab1", request, "small", 0.7, 1_700_000_000.7, stored=True, clock=lambda: 1_700_000_001.0)
-    return ResponseEncoder(head, LISTED, streamed=streamed)
+def encoder(
+    tools: Any = None, *, streamed: Any = True, after: Any = None, again: Any = False, **body: Any
+) -> ResponseEncoder:
+    """`again`: what was asked has been kept and is read again."""
+    wanted = {"input": "hi", "temperature": 0.7, **({} if tools is None else {"tools": tools}), **body}
+    asked = read_responses(json.dumps(wanted).encode(), {}, principal=Principal("ada"), listed=LISTED).asked
+    if again:
+        asked = Asked.of_json(json.loads(json.dumps(asked.to_json())))
+    head = Head("resp_ab1", asked, "small", 1_700_000_000.7, stored=True)
+    return ResponseEncoder(head, LISTED, streamed=streamed, after=after)
 
 
 def answer(events: list[RunEvent], status: RunStatus | None = None, **fields: Any) -> Answer:
@@ -75,7 +83,10 @@ def answer(events: list[RunEvent], status: RunStatus | None = None, **fields: An
 
 
 def streamed(encoder: ResponseEncoder, events: list[RunEvent], ended: Answer) -> list[Any]:
-    frames = b"".join([encoder.opening(), *map(encoder.take, events), encoder.closing(ended)])
+    return read(b"".join([encoder.opening(), *map(encoder.take, events), encoder.closing(ended, ENDED_AT)]))
+
+
+def read(frames: bytes) -> list[Any]:
     found = []
     for block in frames.decode().split("\n\n")[:-1]:
         name, data = block.split("\n")
@@ -87,7 +98,7 @@ def streamed(encoder: ResponseEncoder, events: list[RunEvent], ended: Answer) ->
 
 def whole(encoder: ResponseEncoder, events: list[RunEvent], ended: Answer) -> Any:
     assert b"".join([encoder.opening(), *map(encoder.take, events)]) == b""
-    return json.loads(encoder.whole(ended).encode())
+    return json.loads(encoder.whole(ended, ENDED_AT).encode())
 
 
 def outputs(tools: Any, *events: RunEvent, **fields: Any) -> Any:
@@ -272,17 +283,19 @@ def test_logprobs_are_streamed_with_their_text() -> None:
     assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == delta["logprobs"]
 
 
-def test_a_keep_alive_is_exactly_an_event_of_that_type_and_takes_a_number() -> None:
+def test_a_keep_alive_is_exactly_an_event_of_that_type_and_takes_no_number() -> None:
     one = encoder()
     before = one.opening()
     keep_alive = one.keep_alive()
-    assert keep_alive == b'event: keepalive\ndata: {"type":"keepalive","sequence_number":2}\n\n'
-    numbers = [
-        json.loads(line[6:])["sequence_number"]
-        for line in (before + keep_alive + one.closing(answer([ENDS]))).decode().split("\n")
-        if line.startswith("data: ")
-    ]
-    assert numbers == [0, 1, 2, 3]
+    assert keep_alive == b'event: keepalive\ndata: {"type":"keepalive","sequence_number":1}\n\n'
+    sent = read(before + keep_alive + one.closing(answer([ENDS]), ENDED_AT))
+    assert [event["sequence_number"] for event in sent] == [0, 1, 1, 2]
+
+
+def test_a_keep_alive_before_what_is_new_lets_a_client_go_on_where_it_was() -> None:
+    one = encoder(after=7)
+    assert one.opening() == b""
+    assert b'"sequence_number":7}' in one.keep_alive()
 
 
 @pytest.mark.parametrize(
@@ -366,6 +379,19 @@ def test_what_is_streamed_is_what_is_sent_whole(run: tuple[Any, list[RunEvent]])
     assert [done[index] for index in sorted(done)] == at_once["output"], "each is told once, as it stands at the end"
     added = [one["output_index"] for one in sent if one["type"] == "response.output_item.added"]
     assert added == [*range(len(at_once["output"]))]
+
+
+@settings(deadline=None)  # the first one makes the validators of the official types
+@given(runs(), st.integers(0, 30))
+def test_a_response_that_was_kept_tells_the_same_events_from_any_of_them_on(
+    run: tuple[Any, list[RunEvent]], after: int
+) -> None:
+    tools, events = run
+    first = streamed(encoder(tools), events, answer(events))
+    kept = [event for piece in (events[:5], events[5:]) for event in told.load(told.dump(piece))]
+    assert kept == events
+    again = streamed(encoder(tools, again=True, after=after), kept, answer(kept))
+    assert again == first[after + 1 :]
 
 
 @settings(deadline=None)  # the first one makes the validators of the official types

@@ -78,7 +78,7 @@ def output(id: str, output: Any = "sun") -> dict[str, Any]:
 def test_a_bare_request_takes_every_default() -> None:
     request = read({})
     assert request.turn == Turn(principal=ADA, model=None, items=(UserItem("hello"),))
-    assert (request.stream, request.approval, request.callables, request.to_list) == (False, None, {}, ())
+    assert (request.stream, request.approval, request.asked.callables, request.asked.lists) == (False, None, {}, ())
 
 
 def test_every_field_finds_its_place() -> None:
@@ -99,13 +99,14 @@ def test_every_field_finds_its_place() -> None:
         "user": "u1",
         "store": False,
         "metadata": {"a": {"b": 1}},
+        "previous_response_id": "resp_ab",
         "include": ["reasoning.encrypted_content"],
         "client_metadata": {"x": "y"},
     }
     headers = {"x-tenuto-session": "s-1", "idempotency-key": "k"}
     found = read(body, headers)
     assert found.stream
-    assert found.to_list == ("files",)
+    assert [one.label for one in found.asked.lists] == ["files"]
     assert found.turn == Turn(
         principal=ADA,
         model="small",
@@ -125,6 +126,8 @@ def test_every_field_finds_its_place() -> None:
         user="u1",
         stored=False,
         wants_events=True,
+        after="ab",
+        is_instructed=True,
         idempotency_key="k",
         body_digest=found.turn.body_digest,
     )
@@ -281,7 +284,7 @@ def test_functions_of_a_namespace_have_one_name_for_the_model() -> None:
     space = {"type": "namespace", "name": "mcp__git__", "description": "d", "tools": [WEATHER | {"strict": False}]}
     request = read({"tools": [space]})
     assert [(spec.name, spec.strict) for spec in request.turn.tools.client] == [("mcp__git__weather", False)]
-    assert request.callables == {"mcp__git__weather": ClientTool("weather", "mcp__git__")}
+    assert request.asked.callables == {"mcp__git__weather": ClientTool("weather", "mcp__git__")}
     (made,) = items(call("1", namespace="mcp__git__"))
     assert made == AssistantItem(calls=(ToolCall("1", "mcp__git__weather", "{}"),))
 
@@ -365,8 +368,8 @@ def test_a_choice_of_tools_in_all_forms(choice: Any, means: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"background": True}, "background"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"background": True, "store": False}, "background"),
+        ({"previous_response_id": 1}, "previous_response_id"),
         ({"conversation": "c"}, "conversation"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"input": []}, "input"),

@@ -33,7 +33,13 @@ RULES: list[dict[str, Any]] = [
     {"user": "echo", "calls": [{"name": "many__echo", "arguments": {"text": "hi"}}]},
     {"user": "weather", "calls": [{"name": "weather", "arguments": {}}]},
 ]
-NOBODYS = {"session": "nobodys", "run": "run_nobodys", "paused": "run_nobodys", "approval": "appr_nobodys"}
+NOBODYS = {
+    "session": "nobodys",
+    "run": "run_nobodys",
+    "paused": "run_nobodys",
+    "approval": "appr_nobodys",
+    "response": "resp_nobodys",
+}
 TALK = "/v1/chat/completions"
 SECRET = "the word is swordfish"
 DOCUMENT = {"version": 1, "created_at": 1.0, "updated_at": 1.0, "items": [{"kind": "user", "text": "mine"}]}
@@ -52,6 +58,10 @@ ROUTES: dict[str, Tries] = {
     "GET /v1/runs/{id}": (("run", "", None), ("paused", "", None)),
     "POST /v1/runs/{id}/cancel": (("run", "", None), ("paused", "", None)),
     "GET /v1/runs/{id}/events": (("run", "", None), ("paused", "", None), ("run", "?after=1", None)),
+    "GET /v1/responses/{id}": (("response", "", None), ("response", "?stream=true", None)),
+    "DELETE /v1/responses/{id}": (("response", "", None),),
+    "POST /v1/responses/{id}/cancel": (("response", "", None),),
+    "GET /v1/responses/{id}/input_items": (("response", "", None),),
     "POST /v1/agent/approvals/{id}": (
         ("approval", "", {"decision": "approve"}),
         ("approval", "", {"decision": "deny", "remember_for_session": True}),
@@ -93,6 +103,7 @@ class Made:
         with self.client("alice") as http:
             paths = ["/v1/sessions/hers", "/v1/sessions/asking", f"/v1/runs/{self.client_run}"]
             paths += [f"/v1/runs/{self.things[name]}" for name in ("run", "paused")]
+            paths += [f"/v1/responses/{self.things['response']}"]
             return [http.get(path).raise_for_status().json() for path in paths]
 
 
@@ -108,9 +119,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         with server.client(headers={"Authorization": "Bearer alice"}) as http:
             hers = talk(http, SECRET, session_id="hers")
             asking = talk(http, "echo", session_id="asking", agent_permission="ask")
+            response = (
+                http.post("/v1/responses", json={"input": SECRET, "user": "hers"}).raise_for_status().json()["id"]
+            )
             weather = talk(http, "weather", session_id="weather", tools=[WEATHER])
         waits = asking.json()["tenuto"]
-        things = {"session": "hers", "run": run_of(hers), "paused": waits["run_id"], "approval": waits["approval_id"]}
+        things = {
+            "session": "hers",
+            "run": run_of(hers),
+            "paused": waits["run_id"],
+            "approval": waits["approval_id"],
+            "response": response,
+        }
         yield Made(server, things, run_of(weather))
     finally:
         server.close()
@@ -209,6 +229,17 @@ def test_alices_session_is_read_in_no_dialect(path: str, body: Any, made: Made, 
         assert counts[0] == counts[1]
         for id in ("hers", "nobodys"):
             http.delete(f"/v1/sessions/{id}")
+
+
+def test_bob_goes_on_after_no_response_of_alices(made: Made, bob: str) -> None:
+    with made.client(bob) as http:
+        told = []
+        for id in (made.things["response"], NOBODYS["response"]):
+            for path in ("/v1/responses", "/v1/responses/input_tokens"):
+                answer = http.post(path, json={"input": "and?", "previous_response_id": id})
+                told.append((answer.status_code, answer.text.replace(id, "ID")))
+    assert told[:2] == told[2:]
+    assert {status for status, _ in told} == {400}
 
 
 def test_alices_approval_is_not_bobs_to_give_in_a_response(made: Made, bob: str) -> None:

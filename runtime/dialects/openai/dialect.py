@@ -6,6 +6,7 @@ from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
 from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
+from tenuto.runtime.dialects.openai.responses.stored import StoredResponses
 from tenuto.runtime.dialects.openai.tokens import TokenizeApi
 from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.routes import DocumentedRoute
@@ -16,6 +17,7 @@ def openai(services: DialectServices) -> Dialect:
     chat = ChatCompletions(services.runner, services.keep_alive_s)
     completions = Completions(services.runner, services.keep_alive_s)
     responses = Responses(services.runner, services.keep_alive_s)
+    stored = StoredResponses(services.runner, services.keep_alive_s)
     tokens = TokenizeApi(services.runner)
     return Dialect(
         "openai",
@@ -24,6 +26,10 @@ def openai(services: DialectServices) -> Dialect:
             DocumentedRoute("/v1/chat/completions", chat.create, operations.CHAT, methods=["POST"]),
             DocumentedRoute("/v1/responses", responses.create, operations.RESPONSES, methods=["POST"]),
             DocumentedRoute("/v1/responses/input_tokens", responses.count, operations.INPUT_TOKENS, methods=["POST"]),
+            DocumentedRoute("/v1/responses/{id}", stored.retrieve, operations.RESPONSE),
+            DocumentedRoute("/v1/responses/{id}", stored.delete, operations.DELETE_RESPONSE, methods=["DELETE"]),
+            DocumentedRoute("/v1/responses/{id}/cancel", stored.cancel, operations.CANCEL_RESPONSE, methods=["POST"]),
+            DocumentedRoute("/v1/responses/{id}/input_items", stored.input_items, operations.INPUT_ITEMS),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
             DocumentedRoute("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),
             DocumentedRoute("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),

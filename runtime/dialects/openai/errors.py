@@ -17,6 +17,7 @@ from tenuto.errors import (
     HeadTooLarge,
     IdempotencyMismatch,
     InvalidRequest,
+    LegNotFound,
     MethodNotAllowed,
     MissingToolResults,
     ModelLoadFailed,
@@ -35,6 +36,7 @@ from tenuto.errors import (
     TookTooLong,
     ToolFailed,
     Unauthenticated,
+    UnknownPrevious,
     UnknownUrl,
     UnsupportedParameter,
 )
@@ -60,9 +62,11 @@ OPENAI: ErrorTable = {
     # Agents look for this code to decide that they must shorten the conversation.
     ContextTooLong: WireError(400, "invalid_request_error", "context_length_exceeded", _too_long),
     TemplateFailed: WireError(400, "invalid_request_error"),
+    UnknownPrevious: WireError(400, "invalid_request_error"),
     Unauthenticated: WireError(401, "authentication_error", "invalid_api_key"),
     Forbidden: WireError(403, "permission_error"),
     NotFound: WireError(404, "not_found_error"),
+    LegNotFound: WireError(404, "invalid_request_error", None, lambda e: f"Response with id {e.name!r} not found."),
     UnknownUrl: WireError(404, "invalid_request_error"),
     MethodNotAllowed: WireError(405, "invalid_request_error", "unknown_url"),
     BodyTooLarge: WireError(413, "invalid_request_error"),

@@ -6,6 +6,7 @@ from tenuto.errors import (
     ContextTooLong,
     GenerationFailed,
     IdempotencyMismatch,
+    LegNotFound,
     MissingToolResults,
     NotFound,
     Overloaded,
@@ -16,6 +17,7 @@ from tenuto.errors import (
     TemplateFailed,
     TenutoError,
     ToolFailed,
+    UnknownPrevious,
     UnsupportedParameter,
 )
 from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
@@ -23,6 +25,7 @@ from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
+from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer, TokenCount
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
@@ -86,7 +89,7 @@ RESPONSES = Doc(
     "OpenAI's responses, with sessions and server-side tools.",
     body=ResponsesBody,
     parameters=(_HEADER_SESSION, _KEY, _EVENTS),
-    errors=(*GENERATING, AlreadyDecided),
+    errors=(*GENERATING, AlreadyDecided, UnknownPrevious),
     events=Stream("With `stream`: the events of a response as OpenAI has them.", RESPONSE_EVENTS),
     example={"input": "What is 12 * 7?"},
 )
@@ -97,8 +100,48 @@ INPUT_TOKENS = Doc(
     "How many tokens the model would read of a request for a response.",
     body=InputBody,
     parameters=(_HEADER_SESSION,),
-    errors=GENERATING,
+    errors=(*GENERATING, UnknownPrevious),
     example={"input": "What is 12 * 7?"},
+)
+_STORED = (LegNotFound, StoreFailed)
+RESPONSE = Doc(
+    "Chat",
+    "Get a stored response",
+    ResponseAnswer,
+    "The response as it stands, or the stream of its events, which may begin in its middle.",
+    parameters=(
+        Parameter(
+            "stream", {"type": "string", "enum": ["true", "false", "1", "0"]}, "true: the events of the response."
+        ),
+        Parameter("starting_after", {"type": "integer", "minimum": 0}, "Only the events after this sequence number."),
+    ),
+    errors=_STORED,
+    events=Stream("With `stream`: the events of a response as OpenAI has them.", RESPONSE_EVENTS),
+)
+CANCEL_RESPONSE = Doc(
+    "Chat",
+    "Cancel a stored response",
+    ResponseAnswer,
+    "Stops the response if it is under way, and gives it as it is then.",
+    errors=(*_STORED, SessionBusy),
+)
+DELETE_RESPONSE = Doc(
+    "Chat",
+    "Delete a stored response",
+    DeletedResponse,
+    "Stops the response if it is under way. Its conversation keeps what was said.",
+    errors=(*_STORED, SessionBusy),
+)
+INPUT_ITEMS = Doc(
+    "Chat",
+    "List the items that a stored response answers",
+    ItemList,
+    parameters=(
+        Parameter("after", {"type": "string"}, "The id of the last item of the page before."),
+        Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "The most to give."),
+        Parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "desc: the newest first."),
+    ),
+    errors=(*_STORED, Conflict),
 )
 COMPLETIONS = Doc(
     "Chat",

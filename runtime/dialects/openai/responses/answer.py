@@ -1,11 +1,11 @@
 """A response as it stands: the fields of its request that come back, how its run stands, and what it took. No I/O."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tenuto.errors import ContextTooLong, Overloaded, TenutoError
-from tenuto.runtime.dialects.openai.responses.request import ResponseRequest
+from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.shapes import (
     IncompleteDetails,
     InputDetails,
@@ -29,37 +29,43 @@ _STATUS: Mapping[RunStatus, ResponseStatus] = {
     RunStatus.CANCELLED: "cancelled",
     RunStatus.FAILED: "failed",
 }
-_ECHOED = ("instructions", "max_output_tokens", "max_tool_calls", "prompt_cache_key", "safety_identifier", "user")
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "safety_identifier",
+    "user",
+)
 _KNOWN_CODES = {ContextTooLong.code: "context_length_exceeded", Overloaded.code: "rate_limit_exceeded"}
 """The codes by which clients decide to shorten a conversation, and to come again; the others are `server_error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is a response's own from its beginning. `clock` gives seconds since the epoch."""
+    """What is a response's own from its beginning. Times are seconds since the epoch."""
 
     id: str
-    request: ResponseRequest
+    asked: Asked
     model: str
-    temperature: float
     created_at: float
     stored: bool
-    clock: Callable[[], float]
 
     def begun(self, output: list[OutputItem]) -> ResponseAnswer:
         """The response before it has ended."""
         return self._response("in_progress", output)
 
-    def ended(self, answer: Answer, output: list[OutputItem]) -> ResponseAnswer:
+    def ended(self, answer: Answer, output: list[OutputItem], ended_at: float) -> ResponseAnswer:
         """The response at its end, or where its run waits."""
         status = status_of(answer)
         return self._response(
             status,
             output,
-            completed_at=int(self.clock()) if status == "completed" else None,
+            completed_at=int(ended_at) if status == "completed" else None,
             error=_error(answer) if status == "failed" else None,
             incomplete_details=_incomplete(answer) if status == "incomplete" else None,
-            usage=_usage(answer),
+            usage=_usage(answer) if answer.usage.prompt else None,
             tenuto=ResponseState(session_id=answer.session_id, **state_fields(answer)),
         )
 
@@ -68,13 +74,11 @@ class Head:
         return self._response("failed", output, error=ResponseError(code=_code(exc.code), message=str(exc)))
 
     def _response(self, status: ResponseStatus, output: list[OutputItem], **ended: Any) -> ResponseAnswer:
-        request, echo = self.request, self.request.echo
-        sampling = request.turn.sampling
+        asked, echo = self.asked, self.asked.echo
         fields: dict[str, Any] = {
             "completed_at": None,
             "error": None,
             "incomplete_details": None,
-            "previous_response_id": None,
             "usage": None,
             **{name: echo.get(name) for name in _ECHOED},
             **ended,
@@ -84,19 +88,19 @@ class Head:
             object="response",
             created_at=int(self.created_at),
             status=status,
-            background=False,
+            background=asked.background,
             model=self.model,
             output=output,
-            parallel_tool_calls=request.turn.tools.parallel,
+            parallel_tool_calls=asked.parallel,
             reasoning={"effort": None, "summary": None} | (echo.get("reasoning") or {}),
             service_tier="default",
             store=self.stored,
-            temperature=self.temperature,
+            temperature=1.0 if asked.temperature is None else asked.temperature,
             text={"format": {"type": "text"}} | _given(echo.get("text")),
             tool_choice=echo.get("tool_choice") or "auto",
             tools=[_tool(tool) for tool in echo.get("tools") or ()],
-            top_logprobs=sampling.logprobs or 0,
-            top_p=sampling.top_p,
+            top_logprobs=asked.top_logprobs,
+            top_p=asked.top_p,
             truncation=echo.get("truncation") or "disabled",
             metadata=echo.get("metadata") or {},
             **fields,

@@ -1,21 +1,20 @@
 """POST /v1/responses: OpenAI's responses, with sessions and tools that the server runs; and the count of an input."""
 
-import logging
-import time
-from collections import defaultdict
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import TenutoError
+from tenuto.errors import LegNotFound, UnknownPrevious
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.errors import ERRORS
-from tenuto.runtime.dialects.openai.responses.answer import Head
 from tenuto.runtime.dialects.openai.responses.approvals import pause_id
-from tenuto.runtime.dialects.openai.responses.encoder import ResponseEncoder
+from tenuto.runtime.dialects.openai.responses.asked import Asked
+from tenuto.runtime.dialects.openai.responses.ids import response_id
+from tenuto.runtime.dialects.openai.responses.reading import AnyLeg, as_it_stands, encoder_of, frames, servers_tools
 from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_count, read_responses
 from tenuto.runtime.dialects.openai.responses.shapes import TokenCount
 from tenuto.runtime.dialects.openai.responses.tools import Listed
@@ -23,15 +22,11 @@ from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, understood
 from tenuto.runtime.http.disconnect import while_connected
-from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.sse import EventStream
-from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.sessions.records import RunStatus
-from tenuto.tools.registry import Exported
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,82 +38,80 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        listed = self._listed()
+        listed = servers_tools(self.runner)
         reader = partial(read_responses, headers=request.headers, principal=principal_of(request), listed=listed)
         wanted = await understood(await read_body(request), reader)
-        run = await self._begin(wanted)
-        encoder = ResponseEncoder(self._head(wanted, run), listed, streamed=wanted.stream)
+        asked = self._with_temperature(wanted)
+        with _following(wanted.turn):
+            leg = await self._begin(wanted, asked)
         if wanted.stream:
-            frames = _frames(run, encoder)
+            encoder = encoder_of(leg, asked, listed, streamed=True)
             return EventStream(
-                frames,
-                run,
-                headers=run_headers(run),
+                frames(leg, encoder),
+                leg,
+                headers=run_headers(leg),
                 keep_alive=encoder.keep_alive,
                 keep_alive_s=self.keep_alive_s,
             )
-        answer = await while_connected(request.receive, run, partial(_gathered, run, encoder))
-        if answer.status is RunStatus.FAILED:
-            status, error = ERRORS.told_of_run(answer.error, answer.error_code, run.id)
-            return answered(error, status, run_headers(run))
-        return answered(encoder.whole(answer), headers=run_headers(run))
+        return await self._whole(request, leg, asked, listed)
+
+    async def _whole(self, request: Request, leg: AnyLeg, asked: Asked, listed: Listed) -> Response:
+        """The response once it has ended; one in the background as it stands at once."""
+        if asked.background:
+            await leg.disconnected()
+        else:
+            answer = await while_connected(request.receive, leg, leg.answer)
+            if answer.status is RunStatus.FAILED:
+                status, error = ERRORS.told_of_run(answer.error, answer.error_code, leg.id)
+                return answered(error, status, run_headers(leg))
+        encoder = encoder_of(leg, asked, listed, streamed=False)
+        return answered(as_it_stands(leg, encoder), headers=run_headers(leg))
 
     async def count(self, request: Request) -> Response:
         """How many tokens the model would read."""
-        reader = partial(read_count, headers=request.headers, principal=principal_of(request), listed=self._listed())
-        tokens = await self.runner.preview(await understood(await read_body(request), reader))
+        listed = servers_tools(self.runner)
+        reader = partial(read_count, headers=request.headers, principal=principal_of(request), listed=listed)
+        turn = await understood(await read_body(request), reader)
+        with _following(turn):
+            tokens = await self.runner.preview(turn)
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
-    async def _begin(self, wanted: ResponseRequest) -> Follower:
-        """The run that answers: a new one, one that gets its results, or one that has waited for a person's word."""
-        approval = wanted.approval
+    def _with_temperature(self, wanted: ResponseRequest) -> Asked:
+        asked = wanted.asked
+        if asked.temperature is not None:
+            return asked
+        return replace(asked, temperature=self.runner.models.find(wanted.turn.model).temperature)
+
+    async def _begin(self, wanted: ResponseRequest, asked: Asked) -> AnyLeg:
+        """The leg that answers: of a new run, of one that gets its results, or of one that waited for a word."""
+        keep_as = KeepAs(asked.to_json(), is_detached=asked.background)
+        turn, approval = wanted.turn, wanted.approval
         if approval is None:
-            return await self.runner.start(wanted.turn)
+            kept = turn if turn.stored is False else replace(turn, keep_as=keep_as)
+            begun = await self.runner.start(kept)
+            if begun.kept is not None or not begun.run.stored:
+                return begun
+            # An earlier request with its Idempotency-Key began it, before the server started.
+            await begun.disconnected()
+            return await self.runner.leg(turn.principal, begun.leg_id)
+        if turn.after is not None:
+            await (await self.runner.leg(turn.principal, turn.after)).disconnected()
         run = await self.runner.decide(
-            wanted.turn.principal,
+            turn.principal,
             pause_id(approval.request_id),
             approve=approval.approve,
             message=approval.reason,
             remember=False,
+            keep_as=keep_as,
         )
-        return Follower(run, claims=True)
-
-    def _head(self, wanted: ResponseRequest, run: Follower) -> Head:
-        asked = wanted.turn.temperature
-        # A decision goes on with a leg that has been answered before: the response is another one all the same.
-        name = run.leg_id if wanted.approval is None else wanted.approval.request_id.partition("_")[2]
-        return Head(
-            id=f"resp_{name.replace('-', '')}",
-            request=wanted,
-            model=run.model,
-            temperature=self.runner.models.find(run.model).temperature if asked is None else asked,
-            created_at=time.time(),
-            stored=run.run.stored,
-            clock=time.time,
-        )
-
-    def _listed(self) -> Listed:
-        tools: dict[str, list[Exported]] = defaultdict(list)
-        for exported in self.runner.registry.list():
-            tools[exported.server].append(exported)
-        return dict(tools)
+        return Follower(run, claims=not asked.background)
 
 
-async def _gathered(run: Follower, encoder: ResponseEncoder) -> Answer:
-    encoder.opening()
-    async for _, event in run.events():
-        encoder.take(event)
-    return run.snapshot()
-
-
-async def _frames(run: Follower, encoder: ResponseEncoder) -> AsyncGenerator[bytes, None]:
+@contextmanager
+def _following(turn: Turn) -> Iterator[None]:
+    """For what fails where there is no response after which the turn is to go on."""
     try:
-        yield encoder.opening()
-        async for _, event in run.events():
-            yield encoder.take(event)
-        yield encoder.closing(run.snapshot())
-    except TenutoError as exc:
-        yield encoder.failure(exc)
-    except Exception:
-        logger.exception("the stream of run %s failed", run.id)
-        yield encoder.failure(TenutoError(INTERNAL))
+        yield
+    except LegNotFound:
+        name = response_id(turn.after or "")
+        raise UnknownPrevious(f"Previous response with id {name!r} not found.", "previous_response_id") from None

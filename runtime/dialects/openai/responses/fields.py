@@ -11,7 +11,9 @@ from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS
 SERVED: dict[str, str] = {
     "model": "an id from `/v1/models`; if absent or `default`, the first model",
     "input": "a text, or items: messages, calls and their outputs, reasoning, and those of MCP tools",
-    "instructions": "a system message before the input",
+    "instructions": "a system message before the input, for this response alone",
+    "previous_response_id": "what was said up to its end comes before the input; an unknown one is an error",
+    "background": "the response goes on without its client, which reads it by its id; not with `store` false",
     "tools": "`function`, `custom` and `namespace`: run by the client; `mcp` with `server_label`: run by the server",
     "tool_choice": "`none`, `auto`, `required`, one function, custom or MCP tool, `allowed_tools`",
     "parallel_tool_calls": "false: at most one call per round",
@@ -23,7 +25,7 @@ SERVED: dict[str, str] = {
     "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}; gives logprobs, as `include` does",
     "include": "`message.output_text.logprobs`; others are ignored",
     "text": "`format`: `text`, `json_object` or `json_schema`, enforced by a grammar while the model writes",
-    "store": "false: a new session is kept in memory only; it is found by its history all the same",
+    "store": "false: no response is kept, and a new session in memory only; it is found by its history all the same",
     "user": "narrows which session a request continues",
     "safety_identifier": "the same as `user`",
     "metadata": "comes back with the response",
@@ -49,18 +51,12 @@ def _given(value: Any) -> bool:
     return value is not None
 
 
-def _true(value: Any) -> bool:
-    return value not in (None, False)
-
-
 LEFT_OUT: dict[str, Refusal] = {
     "truncation": Refusal(_auto, "nothing is left out of a conversation: one that is too long is an error"),
 }
 """Fields that clients set and can do without: when one is used, the response's `tenuto.diagnostics` says so."""
 
 REFUSED: dict[str, Refusal] = {
-    "background": Refusal(_true, "responses are made while the client waits"),
-    "previous_response_id": Refusal(_given, "send the whole history, or name the session by X-Tenuto-Session"),
     "conversation": Refusal(_given, "send the whole history, or name the session by X-Tenuto-Session"),
     "prompt": Refusal(_given, "prompt templates are not kept here; use `instructions` and `input`"),
     "moderation": Refusal(_given, "nothing is moderated"),

@@ -21,21 +21,27 @@ class Events:
 
 
 class StreamEvents(Events):
-    """The events of one stream: every number is given once, in the order in which they are sent."""
+    """The events of one stream: every number is given once, in the order in which they are sent.
 
-    def __init__(self) -> None:
+    A stream that goes on where another was broken off has seen the events up to number `after`.
+    """
+
+    def __init__(self, after: int | None = None) -> None:
         self._next = 0
+        self._first = 0 if after is None else after + 1
         self._frames: list[bytes] = []
 
     def tell(self, kind: type[StreamEvent], name: str, **fields: Any) -> None:
         """Tell an event."""
-        event = kind(type=name, sequence_number=self._next, **fields)
+        if self._next >= self._first:
+            event = kind(type=name, sequence_number=self._next, **fields)
+            self._frames.append(frame(one_line(event.encode()), event=name))
         self._next += 1
-        self._frames.append(frame(one_line(event.encode()), event=name))
 
     def tell_piece(self, head: bytes, text: str, tail: bytes = b"") -> None:
         """Tell an event that comes by the token."""
-        self._frames.append(b'%s%d,"delta":%s%s}\n\n' % (head, self._next, json_line(text), tail))
+        if self._next >= self._first:
+            self._frames.append(b'%s%d,"delta":%s%s}\n\n' % (head, self._next, json_line(text), tail))
         self._next += 1
 
     def take(self) -> bytes:
@@ -44,9 +50,13 @@ class StreamEvents(Events):
         return b"".join(frames)
 
     def keep_alive(self) -> bytes:
-        """A frame that says nothing but that more will come. To be sent before anything else is told."""
-        self.tell(KeepAlive, "keepalive")
-        return self._frames.pop()
+        """A frame that says nothing but that more will come.
+
+        It takes no number, so that the events have the same in every reading: its own is that of the event before it,
+        after which its client may go on.
+        """
+        event = KeepAlive(type="keepalive", sequence_number=max(self._next, self._first) - 1)
+        return frame(event.encode(), event="keepalive")
 
 
 def piece_head(event: str, item_id: str, index: int, *, has_parts: bool = True) -> bytes:

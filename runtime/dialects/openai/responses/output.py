@@ -3,11 +3,11 @@
 A response that is sent whole is gathered by the same steps as one that is streamed, so the two cannot differ.
 """
 
-from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from tenuto.runtime.dialects.openai.responses import events as e
 from tenuto.runtime.dialects.openai.responses.approvals import request_id
+from tenuto.runtime.dialects.openai.responses.asked import Asked, ToolList
 from tenuto.runtime.dialects.openai.responses.callables import ClientTool
 from tenuto.runtime.dialects.openai.responses.frames import Events
 from tenuto.runtime.dialects.openai.responses.output_items import (
@@ -18,7 +18,7 @@ from tenuto.runtime.dialects.openai.responses.output_items import (
     Thought,
     Whole,
 )
-from tenuto.runtime.dialects.openai.responses.shapes import McpApprovalItem, McpListItem, McpTool, OutputItem
+from tenuto.runtime.dialects.openai.responses.shapes import McpApprovalItem, McpListItem, OutputItem
 from tenuto.runtime.dialects.openai.responses.tools import Listed
 from tenuto.runtime.loop.events import (
     ClientCallArguments,
@@ -36,32 +36,22 @@ from tenuto.runtime.loop.events import (
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
 from tenuto.tools.names import SEPARATOR
-from tenuto.tools.registry import Exported
 
 GrowingT = TypeVar("GrowingT", bound=Growing)
 
 
 class Output:
-    """The output of one response. `name` makes the ids of its items, `callables` and `listed` are the tools.
+    """The output of one response to what was asked. `name` makes the ids of its items, `listed` are the server's tools.
 
-    `holds_calls`: a round may need a person's word before the client may know of its calls, so they are told when the
-    run waits for them. `approved` is the approval request that this response answers.
+    Where a round may need a person's word before the client may know of its calls, they are told when the run waits for
+    them.
     """
 
-    def __init__(
-        self,
-        events: Events,
-        name: str,
-        callables: Mapping[str, ClientTool],
-        listed: Listed,
-        *,
-        holds_calls: bool,
-        approved: str | None = None,
-    ) -> None:
+    def __init__(self, events: Events, name: str, asked: Asked, listed: Listed) -> None:
         self._events, self._name = events, name
-        self._callables = callables
+        self._callables = asked.callables
         self._servers = {one.name: one for tools in listed.values() for one in tools}
-        self._holds_calls, self._approved = holds_calls, approved
+        self._holds_calls, self._approved = asked.holds_calls, asked.approved
         self._items: list[Growing] = []
         self._said: Spoken | Thought | None = None
         self._calls: list[ClientCall] = []
@@ -72,11 +62,10 @@ class Output:
         """All items as they stand."""
         return [item.shape() for item in self._items]
 
-    def list_tools(self, label: str, tools: Sequence[Exported]) -> None:
+    def list_tools(self, listed: ToolList) -> None:
         """Tell the tools of a server."""
-        described = [_described(one) for one in tools]
-        id = self._id("mcpl")
-        whole = McpListItem(id=id, type="mcp_list_tools", server_label=label, tools=described, error=None)
+        id, label = self._id("mcpl"), listed.label
+        whole = McpListItem(id=id, type="mcp_list_tools", server_label=label, tools=[*listed.tools], error=None)
         item = self._add(Whole(self._events, id, len(self._items), whole.model_copy(update={"tools": []})))
         for state in ("in_progress", "completed"):
             name = f"response.mcp_list_tools.{state}"
@@ -191,9 +180,3 @@ class Output:
         self._items.append(item)
         item.begin()
         return item
-
-
-def _described(exported: Exported) -> McpTool:
-    spec, hints = exported.tool.spec, exported.tool.annotations
-    annotations = {"readOnlyHint": hints.read_only, "idempotentHint": hints.idempotent}
-    return McpTool(name=spec.name, description=spec.description, input_schema=spec.parameters, annotations=annotations)

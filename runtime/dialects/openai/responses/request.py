@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenuto.errors import UnsupportedParameter
+from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.functions import check_choice, response_format
-from tenuto.runtime.dialects.openai.responses.callables import ClientTool
+from tenuto.runtime.dialects.openai.responses.asked import Asked, echo, tool_lists
 from tenuto.runtime.dialects.openai.responses.choice import read_choice
 from tenuto.runtime.dialects.openai.responses.fields import LEFT_OUT, REFUSED
+from tenuto.runtime.dialects.openai.responses.ids import leg_id
 from tenuto.runtime.dialects.openai.responses.input import Approval, Input, read_input
 from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
@@ -28,17 +29,13 @@ _LOGPROBS = "message.output_text.logprobs"
 class ResponseRequest:
     """A request, understood.
 
-    `approval`: it answers an approval and begins no turn. `callables` are the client's tools by the names that the
-    model knows; the tools of the servers `to_list` are listed in the answer. `echo` has the fields of the request that
-    come back with the response.
+    `approval`: it answers an approval and begins no turn.
     """
 
     turn: Turn
     stream: bool
     approval: Approval | None
-    callables: Mapping[str, ClientTool]
-    to_list: tuple[str, ...]
-    echo: Mapping[str, Any] = field(repr=False)
+    asked: Asked = field(repr=False)
 
 
 def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> ResponseRequest:
@@ -52,6 +49,8 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
     selection = _selection(wire, tools, listed)
     session_id = session_of(headers)
     key = idempotency_key(headers)
+    if wire.background and wire.store is False:
+        raise InvalidRequest("background: a response that is made in the background is stored", "background")
     turn = Turn(
         principal=principal,
         model=wire.model or None,
@@ -68,17 +67,24 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
         # Who names a server's tools knows how to answer when it is asked for approval.
         wants_events=bool(tools.servers) or session_id is not None or wants_events(headers),
         left_out=(*said.left_out, *tools.left_out, *_unused(value)),
+        after=_previous(wire),
+        is_instructed=bool(wire.instructions),
         idempotency_key=key,
         body_digest=None if key is None else body_digest(session_id, body),
     )
-    return ResponseRequest(
-        turn,
-        wire.stream is True,
-        said.approval,
+    asked = Asked(
+        echo(value),
         tools.callables,
-        tuple(label for label in tools.servers if label not in said.listed),
-        value,
+        tool_lists(tools, said.listed, listed),
+        holds_calls=bool(tools.servers) or not selection.given,
+        approved=None if said.approval is None else said.approval.request_id,
+        background=wire.background is True,
+        parallel=selection.parallel,
+        temperature=wire.temperature,
+        top_p=turn.sampling.top_p,
+        top_logprobs=turn.sampling.logprobs or 0,
     )
+    return ResponseRequest(turn, wire.stream is True, said.approval, asked)
 
 
 def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> Turn:
@@ -92,6 +98,8 @@ def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal,
         session_id=session_of(headers),
         tools=_selection(wire, tools, listed),
         response=_format(wire),
+        after=_previous(wire),
+        is_instructed=bool(wire.instructions),
     )
 
 
@@ -113,6 +121,10 @@ def _said(wire: InputBody, listed: Listed) -> tuple[Input, Tools]:
 
 def _items(wire: InputBody, said: Input) -> tuple[Item, ...]:
     return tuple([SystemItem(wire.instructions), *said.items] if wire.instructions else said.items)
+
+
+def _previous(wire: InputBody) -> str | None:
+    return None if wire.previous_response_id is None else leg_id(wire.previous_response_id)
 
 
 def _selection(wire: InputBody, tools: Tools, listed: Listed) -> ToolSelection:

@@ -225,6 +225,7 @@ class InputBody(Wire):
         BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
     ]
     instructions: str | None = None
+    previous_response_id: str | None = None
     tools: Annotated[list[AnyTool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Annotated[
         ToolChoiceBody | None,
@@ -240,6 +241,7 @@ class ResponsesBody(InputBody):
     """A request for a response. None: not said."""
 
     stream: bool | None = None
+    background: bool | None = None
     max_output_tokens: Limit | None = None
     max_tool_calls: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

@@ -1,0 +1,97 @@
+"""What of a request for a response its response shows and is told by. It is kept with the response, so that the
+response is the same whenever it is read. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tenuto.runtime.dialects.openai.responses.callables import ClientTool
+from tenuto.runtime.dialects.openai.responses.shapes import McpTool
+from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools
+from tenuto.sessions.items import JsonObject
+from tenuto.tools.registry import Exported
+
+_ECHOED = (
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+    "user",
+)
+"""The fields that come back with the response as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """A server's tools as the client is told them."""
+
+    label: str
+    tools: tuple[McpTool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked.
+
+    `callables` are the client's tools by the names that the model knows. `lists` are told before the answer.
+    `holds_calls`: a round may need a person's word before the client may know of its calls. `approved` is the approval
+    request that is answered. `temperature` None: the model's own.
+    """
+
+    echo: JsonObject
+    callables: Mapping[str, ClientTool]
+    lists: tuple[ToolList, ...] = ()
+    holds_calls: bool = False
+    approved: str | None = None
+    background: bool = False
+    parallel: bool = True
+    temperature: float | None = None
+    top_p: float = 1.0
+    top_logprobs: int = 0
+
+    def to_json(self) -> JsonObject:
+        """The stored form."""
+        dumped: JsonObject = _ASKED.dump_python(self, mode="json", exclude_defaults=True)
+        return dumped
+
+    @staticmethod
+    def of_json(value: JsonObject) -> "Asked":
+        """Read the stored form. Raises ValueError where another version has kept it in a form of its own."""
+        return _ASKED.validate_python(value)
+
+
+_ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+
+
+def echo(body: Mapping[str, Any]) -> JsonObject:
+    """What of a request's body comes back."""
+    return {name: body[name] for name in _ECHOED if body.get(name) is not None}
+
+
+def tool_lists(tools: Tools, known: Collection[str], listed: Listed) -> tuple[ToolList, ...]:
+    """The tools of the request's servers that the model may see, but for the servers whose lists the client has."""
+    return tuple(
+        ToolList(label, tuple(_described(one) for one in listed.get(label, ()) if _is_allowed(one, allowed)))
+        for label, allowed in tools.servers.items()
+        if label not in known
+    )
+
+
+def _is_allowed(one: Exported, allowed: Sequence[str] | None) -> bool:
+    return allowed is None or one.name in allowed or one.tool.spec.name in allowed
+
+
+def _described(exported: Exported) -> McpTool:
+    spec, hints = exported.tool.spec, exported.tool.annotations
+    annotations = {"readOnlyHint": hints.read_only, "idempotentHint": hints.idempotent}
+    return McpTool(name=spec.name, description=spec.description, input_schema=spec.parameters, annotations=annotations)
