@@ -7,22 +7,27 @@ so a client that repeats its history repeats the notes.
 from collections.abc import Iterable
 
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.open_calls import OpenCalls
 
 
 def adopted(items: Iterable[Item]) -> list[Item]:
     """The items of a whole history with a note for the results without a call, after all results beside them."""
     called: set[str] = set()
+    waiting = OpenCalls()
     orphans: list[ToolResultItem] = []
     done: list[Item] = []
     for item in items:
-        if isinstance(item, ToolResultItem) and item.call_id not in called:
-            orphans.append(item)
-            continue
+        if isinstance(item, ToolResultItem):
+            answered = waiting.take(item)
+            if answered is None and not (item.call_id and item.call_id in called):
+                orphans.append(item)
+                continue
         if orphans and not isinstance(item, ToolResultItem):
             done.append(_note(orphans))
             orphans = []
         if isinstance(item, AssistantItem):
             called.update(call.id for call in item.calls)
+            waiting = OpenCalls(item.calls)
         done.append(item)
     return [*done, _note(orphans)] if orphans else done
 

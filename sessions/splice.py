@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
+from tenuto.sessions.open_calls import identified
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.rounds import last_round, outstanding
 from tenuto.sessions.visible import VisibleHistory, canonical, difference
@@ -64,7 +65,7 @@ def append(session: Sequence[Item], request: Sequence[Item]) -> Splice:
             raise InvalidRequest(
                 "the system message differs from the session's; to change it, send the whole history", "messages"
             )
-    new = list(request[start:])
+    new = identified(session, request[start:])
     _check_results(session, new, outstanding_only=True)
     since = last_round(session)  # a result belongs to a call of that round, or of one that comes with it
     return Splice(len(session), tuple(canonical([*session[since:], *new])[len(session) - since :]))
@@ -93,7 +94,7 @@ def splice(session: Sequence[Item], history: VisibleHistory, request: RequestIte
     given, mine, theirs = request.canonical, history.visible, request.history.visible
     same, reason = _divergence(history, request)
     keep = mine[same].start if same < len(mine) else len(session)
-    new = given[theirs[same].start :] if same < len(theirs) else []
+    new = identified(session[:keep], given[theirs[same].start :] if same < len(theirs) else [])
     _check_results(session[:keep], new, outstanding_only=False)
     keep, new = _replace_stand_ins(session, keep, new)
     return Splice(keep, tuple(new), reason, is_whole=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tenuto.sessions.ids import is_own_call_id
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.open_calls import OpenCalls
 from tenuto.sessions.rounds import ends_turn
 
 
@@ -29,22 +30,26 @@ def canonical(items: Iterable[Item]) -> list[Item]:
     """The items with tool results in the order of their calls and named by them, as sessions keep them."""
     done: list[Item] = []
     names: dict[str, str] = {}
-    order: dict[str, int] = {}
-    batch: list[ToolResultItem] = []
+    places: dict[int, int] = {}
+    waiting = OpenCalls()
+    batch: list[tuple[int, ToolResultItem]] = []
 
     def flush() -> None:
-        batch.sort(key=lambda result: order.get(result.call_id, len(order)))
-        done.extend(replace(r, name=names[r.call_id]) if not r.name and r.call_id in names else r for r in batch)
+        done.extend(result for _, result in sorted(batch, key=lambda one: one[0]))
         batch.clear()
 
     for item in items:
         if isinstance(item, ToolResultItem):
-            batch.append(item)
+            call = waiting.take(item)
+            name = item.name or (names.get(item.call_id, "") if call is None else call.name)
+            place = len(places) if call is None else places[id(call)]
+            batch.append((place, item if name == item.name else replace(item, name=name)))
             continue
         flush()
         if isinstance(item, AssistantItem):
-            order = {call.id: index for index, call in enumerate(item.calls)}
-            names.update((call.id, call.name) for call in item.calls)
+            places = {id(call): place for place, call in enumerate(item.calls)}
+            names.update((call.id, call.name) for call in item.calls if call.id)
+            waiting = OpenCalls(item.calls)
         done.append(item)
     flush()
     return done
