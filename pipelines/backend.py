@@ -67,6 +67,22 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """What a model's files say of its weights, as far as they do: empty and 0 stand for what they do not."""
+
+    form: str = ""
+    """`gguf`, `safetensors` or `script`."""
+    architecture: str = ""
+    quantisation: str = ""
+    parameters: int = 0
+    nbytes: int = 0
+    width: int = 0
+    """How many numbers stand for a token between two layers."""
+    are_on_device: bool = False
+    """Whether an accelerator of the machine holds them."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackendInfo:
     """Facts about a model's weights and cache.
 
@@ -84,6 +100,7 @@ class BackendInfo:
     description: str = ""
     runs_on: str = ""
     """What computes it, in words: `llama.cpp`, `MLX on Metal`."""
+    weights: Weights = Weights()
     further: tuple[tuple[str, str], ...] = ()
     """Further facts for a person who asks, each with its name."""
 

@@ -29,6 +29,10 @@ class CodecInfo:
     """The token to put before a text that begins a sequence, where the model wants one."""
     longest_piece: int = 1 << 10
     """The bytes of the longest entry: a text has at least its bytes divided by this of tokens."""
+    template: str = ""
+    """The text of the chat template."""
+    reasons: bool = False
+    """Whether its turns may hold reasoning, apart from their text."""
 
 
 @dataclass(frozen=True, slots=True)

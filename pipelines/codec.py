@@ -99,6 +99,8 @@ class TemplateCodec:
             control_tokens=self._vocabulary.reserved,
             bos=tokenizer.text_bos,
             longest_piece=max(map(len, pieces)),
+            template=template,
+            reasons=self._format.reasons,
         )
 
     @property

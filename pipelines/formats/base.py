@@ -44,6 +44,10 @@ class Format(Protocol):
     def opener(self) -> Marker | None:
         """What opens a call; None where the family has no calls."""
 
+    @property
+    def reasons(self) -> bool:
+        """Whether turns may hold reasoning, apart from their text."""
+
     def parser(self, *, calls: bool) -> TurnParser:
         """A fresh parser of one turn; without `calls` a call is text like any other."""
 

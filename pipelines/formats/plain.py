@@ -12,6 +12,7 @@ class Plain:
     """No calls, no reasoning."""
 
     opener: Marker | None = None
+    reasons = False
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._vocabulary = surroundings.vocabulary

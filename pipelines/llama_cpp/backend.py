@@ -90,6 +90,7 @@ class LlamaBackend:
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
             description=model.description,
+            weights=model.weights,
             runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
             further=_how_it_shares(model, settings.threads),
         )

@@ -13,6 +13,7 @@ from typing import Any
 import llama_cpp as lib
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.backend import Weights
 
 _LOG_LINES = 12
 _ERROR_LEVELS = frozenset({3, 4})  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
@@ -113,14 +114,26 @@ class Model:
     @property
     def description(self) -> str:
         """The file's own name for it, size, architecture and quantisation in words: `Qwen3, 1.7B llama, Q8_0`."""
+        weights = self.weights
+        size = f"{_in_words(weights.parameters)} {weights.architecture}"
+        return ", ".join(part for part in (self.metadata("general.name"), size, weights.quantisation) if part)
+
+    @property
+    def weights(self) -> Weights:
+        """What the file says of its weights."""
         buffer = ctypes.create_string_buffer(256)
         lib.llama_model_desc(self.pointer, buffer, len(buffer))
         # The library's "ARCHITECTURE SIZE QUANTISATION" knows the sizes of famous models alone.
         architecture, _, rest = buffer.value.decode(errors="replace").partition(" ")
-        quantisation = rest.partition(" ")[2]
-        size = _in_words(int(lib.llama_model_n_params(self.pointer)))
-        named = (self.metadata("general.name"), f"{size} {architecture}", quantisation)
-        return ", ".join(part for part in named if part)
+        return Weights(
+            form="gguf",
+            architecture=architecture,
+            quantisation=rest.partition(" ")[2],
+            parameters=int(lib.llama_model_n_params(self.pointer)),
+            nbytes=self.weight_bytes,
+            width=int(lib.llama_model_n_embd(self.pointer)),
+            are_on_device=self.is_offloaded,
+        )
 
     @property
     def chat_template(self) -> str | None:

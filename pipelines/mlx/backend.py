@@ -77,6 +77,7 @@ class MlxBackend:
             can_batch=model.can_batch,
             description=model.description,
             runs_on=runs_on(),
+            weights=model.weights,
         )
 
     @property

@@ -15,6 +15,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import load_model
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.backend import Weights
 from tenuto.pipelines.mlx import caches
 from tenuto.pipelines.mlx.caches import Cache
 
@@ -46,6 +47,20 @@ class Model:
     def description(self) -> str:
         """What it is, in a few words."""
         return f"{self._config['model_type']}, {self.weight_bytes / 1e6:.0f} MB"
+
+    @property
+    def weights(self) -> Weights:
+        """What the folder says of its weights."""
+        width, quantisation = self._config.get("hidden_size"), self._config.get("quantization")
+        bits = quantisation.get("bits") if isinstance(quantisation, dict) else None
+        return Weights(
+            form="safetensors",
+            architecture=self._config["model_type"],
+            quantisation=f"{bits}-bit" if bits else "",
+            nbytes=self.weight_bytes,
+            width=width if isinstance(width, int) else 0,
+            are_on_device=mx.metal.is_available(),
+        )
 
     @property
     def training_context(self) -> int:

@@ -19,6 +19,7 @@ from tenuto.pipelines.backend import (
     Sampling,
     Snapshot,
     TokenLogprob,
+    Weights,
 )
 from tenuto.pipelines.checks import check_rows, check_sampling
 from tenuto.pipelines.scripted.reading import Talk, Turn, answer_tokens
@@ -84,6 +85,7 @@ class ScriptedBackend:
             can_batch=script.can_batch,
             description="a script",
             runs_on="a script",
+            weights=Weights("script", "script"),
         )
 
     @property
