@@ -1,7 +1,7 @@
 """What a dialect is to the server: its routes, the form of its errors, and how its requests are told from others'."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -21,7 +21,8 @@ class Dialect:
     """A wire format. A request is of the dialect that has a route for its path.
 
     Where several have one, or none, it is of the one of which it carries one of the `marks`: headers, in lower case,
-    that only its clients send. `key_header` is a header in which its clients send their keys, besides Authorization.
+    that only its clients send. Where none has one, it is else of the one whose `home` its path begins with.
+    `key_header` is a header in which its clients send their keys, besides Authorization.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Dialect:
     routes: tuple[Route | WebSocketRoute, ...]
     marks: frozenset[str] = frozenset()
     key_header: str | None = None
+    home: str | None = None
 
 
 class Dialects:
@@ -63,12 +65,15 @@ class Dialects:
             return owners[0]
         names = set(Headers(scope=scope).keys())
         marked = (dialect for dialect in owners or self.all if not names.isdisjoint(dialect.marks))
-        unmarked = (dialect for dialect in owners if not dialect.marks)
+        unmarked = (dialect for dialect in owners or self._at_home(scope["path"]) if not (owners and dialect.marks))
         return next(marked, None) or next(unmarked, self.house)
 
     def errors_of(self, scope: Scope) -> ErrorForm:
         """The form in which a request's client reads errors."""
         return self.of(scope).errors
+
+    def _at_home(self, path: str) -> Iterator[Dialect]:
+        return (dialect for dialect in self.all if dialect.home is not None and path.startswith(dialect.home))
 
     def _leads(self, path: str) -> tuple[Dialect, ...]:
         """The dialects that have a route for a path, or for the one that it is redirected to."""

@@ -14,7 +14,7 @@ from tenuto import __version__
 from tenuto.errors import BodyTooLarge, Forbidden, InvalidRequest, TenutoError, Unauthenticated
 from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.errors import ErrorForm
-from tenuto.runtime.http.routes import Doc, DocumentedRoute, Json, Parameter, Stream
+from tenuto.runtime.http.routes import EVENTS, Doc, DocumentedRoute, Json, Parameter, Stream
 
 EVERYWHERE: tuple[type[TenutoError], ...] = (TenutoError, InvalidRequest, Forbidden, BodyTooLarge)
 """What any request may be answered with: by the middleware, or where the server itself is at fault."""
@@ -139,7 +139,8 @@ def _success(doc: Doc, form: ErrorForm, shapes: _Shapes) -> Json:
     schema = {"type": "string"} if doc.answer is None else shapes.answer(doc.answer)
     content: Json = {media_type: {"schema": schema} for media_type in doc.media_types}
     if doc.events is not None:
-        content["text/event-stream"] = {"schema": _event(doc.events, form, shapes)}
+        streamed = _event if doc.events.media_type == EVENTS else _stream_line
+        content[doc.events.media_type] = {"schema": streamed(doc.events, form, shapes)}
     return {"description": doc.summary, "content": content}
 
 
@@ -160,6 +161,12 @@ def _event(stream: Stream, form: ErrorForm, shapes: _Shapes) -> Json:
         "required": ["data"],
         "description": stream.description,
     }
+
+
+def _stream_line(stream: Stream, form: ErrorForm, shapes: _Shapes) -> Json:
+    """One line of a stream. A failure once it has begun is a line too."""
+    forms = [shapes.answer(model) for model in (*stream.data, form.shape)]
+    return {"anyOf": forms, "description": stream.description}
 
 
 def _failures(doc: Doc, form: ErrorForm, shapes: _Shapes) -> Json:

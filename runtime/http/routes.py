@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 CLIENT_CLOSED_REQUEST = 499
 """For logs alone: nobody reads it."""
 
+EVENTS = "text/event-stream"
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 Json = dict[str, Any]
 
@@ -37,14 +39,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Server-sent events that a route may answer with: what they are, and the forms of their data.
+    """A stream that a route may answer with: what it is, and the forms of the data of its events, or of its lines where
+    its media type is one of lines of JSON.
 
-    `last` is what stands in the data of the last one where that is no JSON.
+    `last` is what stands in the data of the last event where that is no JSON.
     """
 
     description: str
     data: tuple[type[BaseModel], ...] = ()
     last: str | None = None
+    media_type: str = EVENTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ def dialect(name: str, *paths: str, marks: frozenset[str] = frozenset()) -> Dial
 HOUSE = dialect("house", "/health", "/v1/models", "/v1/models/{id:path}")
 ONE = dialect("one", "/v1/chat")
 MARKED = dialect("marked", "/v1/messages", "/v1/models", "/v1/models/{id:path}", marks=frozenset({"marked-version"}))
-DIALECTS = Dialects(HOUSE, [ONE, MARKED])
+HOMELY = Dialect("homely", ERRORS, (Route("/home/tags", endpoint),), home="/home/")
+DIALECTS = Dialects(HOUSE, [ONE, MARKED, HOMELY])
 
 
 async def nothing(*_: object) -> Any:
@@ -45,6 +46,9 @@ async def nothing(*_: object) -> Any:
         ("/v1/models", "Marked-Version", "marked"),
         ("/v1/models/a/b", "", "house"),
         ("/v1/models/a/b", "marked-version", "marked"),
+        ("/home/tags", "", "homely"),
+        ("/home/other", "", "homely"),
+        ("/home", "", "house"),
         ("/v1/other", "", "house"),
         ("/v1/other", "marked-version", "marked"),
         ("", "", "house"),
