@@ -23,6 +23,7 @@ from tenuto.runtime.config import Settings
 from tenuto.runtime.data_folder.ownership import DataFolder
 from tenuto.runtime.dialects.anthropic.dialect import anthropic
 from tenuto.runtime.dialects.base import DialectServices, MakeDialect
+from tenuto.runtime.dialects.ollama.dialect import ollama
 from tenuto.runtime.dialects.openai.dialect import openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.engine.engine import Engine, EngineSettings
@@ -57,7 +58,7 @@ from tenuto.tools.registry import Registry
 TOOLS_START_S = 10.0
 """How long the start waits for configured MCP servers; what is not there by then joins later."""
 
-DIALECTS: tuple[MakeDialect, ...] = (openai, anthropic)
+DIALECTS: tuple[MakeDialect, ...] = (openai, anthropic, ollama)
 """The wire formats of others that are spoken."""
 HOUSE_ERRORS = ERRORS
 """The form of errors in Tenuto's own API, and where nobody's path is asked for: most clients read OpenAI's."""

@@ -13,6 +13,8 @@ from tenuto import errors
 from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.anthropic.errors import ANTHROPIC
 from tenuto.runtime.dialects.anthropic.errors import ERRORS as ANTHROPIC_ERRORS
+from tenuto.runtime.dialects.ollama.errors import ERRORS as OLLAMA_ERRORS
+from tenuto.runtime.dialects.ollama.errors import OLLAMA
 from tenuto.runtime.dialects.openai.errors import ERRORS, OPENAI
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, retry_headers
 
@@ -26,7 +28,7 @@ def _json(form: ErrorForm, raised: TenutoError) -> Any:
     return json.loads(form.told(raised).encode())
 
 
-@pytest.mark.parametrize("table", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize("table", [OPENAI, ANTHROPIC, OLLAMA])
 def test_every_error_has_an_entry(table: ErrorTable) -> None:
     ours = {cls for cls in _all_errors() if cls.__module__.startswith("tenuto.") and ".terminal." not in cls.__module__}
     assert ours - set(table) == set()
@@ -202,3 +204,19 @@ def test_anthropics_clients_are_told_of_a_prompt_that_is_too_long_in_words_that_
     }
     at_least = _json(ANTHROPIC_ERRORS, errors.ContextTooLong(900, 512, at_least=True))
     assert at_least["error"]["message"] == "prompt is too long: 900 tokens > 512 maximum"
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "words"),
+    [
+        (errors.NotFound("model", "x", ["a", "b"]), 404, "model 'x' not found; there is a, b"),
+        (errors.NotFound("model", "x"), 404, "model 'x' not found"),
+        (errors.NotFound("session", "x"), 404, "there is no session 'x'"),
+        (errors.ContextTooLong(900, 512), 400, "the prompt has 900 tokens; the model takes at most 512"),
+        (errors.Overloaded("the queue", 2.5), 503, "the queue is full; try again in 2.5 s"),
+    ],
+)
+def test_ollamas_clients_are_told_in_one_text(raised: TenutoError, status: int, words: str) -> None:
+    response = OLLAMA_ERRORS.response(raised)
+    assert (response.status_code, json.loads(bytes(response.body))["error"]) == (status, words)
+    assert retry_headers(raised).items() <= dict(response.headers).items()

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
+from ollama import ChatResponse, GenerateResponse, ShowResponse
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
@@ -31,6 +32,11 @@ TYPES: dict[tuple[str, bool], TypeAdapter[Any]] = {
     ("/v1/responses/input_tokens", False): TypeAdapter(InputTokenCountResponse),
     ("/v1/messages", False): TypeAdapter(Message),
     ("/v1/messages/count_tokens", False): TypeAdapter(MessageTokensCount),
+    ("/api/chat", False): TypeAdapter(ChatResponse),
+    ("/api/chat", True): TypeAdapter(ChatResponse),
+    ("/api/generate", False): TypeAdapter(GenerateResponse),
+    ("/api/generate", True): TypeAdapter(GenerateResponse),
+    ("/api/show", False): TypeAdapter(ShowResponse),
 }
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 

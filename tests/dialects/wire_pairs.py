@@ -23,7 +23,12 @@ _MEASURED = {
     "created_at",
     "completed_at",
     "sequence_number",
+    "total_duration",
+    "load_duration",
+    "prompt_eval_duration",
+    "eval_duration",
 }
+_TIMES = {"created_at", "modified_at"}  # where they are text
 # How much of a prompt has a cache depends on what the server was asked before.
 _CACHED = {
     *("cached_tokens", "computed_tokens", "new_tokens", "residency"),
@@ -37,6 +42,8 @@ def play(http: httpx.Client, pair: dict[str, Any]) -> dict[str, Any]:
     played = {"path": pair["path"], "request": pair["request"], "status": response.status_code}
     if response.headers["content-type"].startswith("text/event-stream"):
         return played | {"stream": _joined([_same(event) for event in _events(response.text)])}
+    if response.headers["content-type"] == "application/x-ndjson":
+        return played | {"stream": _with_joined_lines([_same(json.loads(line)) for line in response.text.splitlines()])}
     return played | {"response": _same(response.json())}
 
 
@@ -54,6 +61,8 @@ def _same(value: Any, key: str = "") -> Any:
         return value if set(value) == {"input_tokens"} else {name: _same(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
         return [_same(inner, key) for inner in value]
+    if key in _TIMES and isinstance(value, str):
+        return "2000-01-01T00:00:00Z"
     if key in _MEASURED | _CACHED and value is not None:
         return key.upper()
     return _IDS.sub(r"\1\2ID", value) if isinstance(value, str) else value
@@ -87,6 +96,20 @@ def _join_delta(before: dict[str, Any], after: dict[str, Any]) -> bool:
     (name,) = set(one) - {"type"}
     one[name] += other[name]
     return True
+
+
+def _with_joined_lines(lines: list[Any]) -> list[Any]:
+    """The lines of an answer, with all pieces of a text as one."""
+    joined: list[Any] = []
+    for line in lines:
+        said, before = (one.get("message", one) for one in (line, joined[-1] if joined else {}))
+        kind = next((kind for kind in ("thinking", "content", "response") if said.get(kind)), None)
+        if kind is None or not before.get(kind):
+            joined.append(line)
+            continue
+        before[kind] += said[kind]
+        joined[-1].get("logprobs", []).extend(line.get("logprobs", []))
+    return joined
 
 
 def _with_joined_deltas(events: list[Any]) -> list[Any]:

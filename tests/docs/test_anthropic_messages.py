@@ -8,8 +8,8 @@ import pytest
 
 from tenuto.runtime.dialects.anthropic.errors import ANTHROPIC
 from tenuto.runtime.dialects.anthropic.messages import fields
-from tenuto.runtime.dialects.anthropic.messages.fields import Refusal
 from tenuto.runtime.dialects.anthropic.messages.wire import MessagesBody
+from tenuto.runtime.dialects.refusals import Refusal
 from tests.docs.test_openai_chat import marked
 
 PAGE = Path(__file__).parents[2] / "docs" / "anthropic-messages.md"

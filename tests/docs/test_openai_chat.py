@@ -9,7 +9,7 @@ import pytest
 from tenuto.runtime.dialects.openai.chat import fields as chat
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions import wire as text
-from tenuto.runtime.dialects.openai.refusals import Refusal
+from tenuto.runtime.dialects.refusals import Refusal
 
 PAGE = Path(__file__).parents[2] / "docs" / "openai-chat.md"
 TABLES: dict[str, Mapping[str, str | Refusal]] = {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tenuto.runtime.dialects.openai.refusals import Refusal
 from tenuto.runtime.dialects.openai.responses import fields
 from tenuto.runtime.dialects.openai.responses.wire import ResponsesBody
+from tenuto.runtime.dialects.refusals import Refusal
 from tests.docs.test_openai_chat import marked, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "openai-responses.md"

@@ -1,10 +1,11 @@
-"""OpenAI's dialect: responses, chat and text completions, and llama-server's tokens, as its clients expect these."""
+"""OpenAI's dialect: responses, chat and text completions, and what llama-server has beside them."""
 
 from tenuto.runtime.dialects.base import DialectServices
 from tenuto.runtime.dialects.openai import operations
 from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
 from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.properties import PropertiesApi
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
 from tenuto.runtime.dialects.openai.responses.stored import StoredResponses
 from tenuto.runtime.dialects.openai.tokens import TokenizeApi
@@ -18,6 +19,7 @@ def openai(services: DialectServices) -> Dialect:
     completions = Completions(services.runner, services.keep_alive_s)
     responses = Responses(services.runner, services.keep_alive_s)
     stored = StoredResponses(services.runner, services.keep_alive_s)
+    properties = PropertiesApi(services.runner.models)
     tokens = TokenizeApi(services.runner)
     return Dialect(
         "openai",
@@ -31,6 +33,8 @@ def openai(services: DialectServices) -> Dialect:
             DocumentedRoute("/v1/responses/{id}/cancel", stored.cancel, operations.CANCEL_RESPONSE, methods=["POST"]),
             DocumentedRoute("/v1/responses/{id}/input_items", stored.input_items, operations.INPUT_ITEMS),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
+            DocumentedRoute("/props", properties.props, operations.PROPS),
+            DocumentedRoute("/slots", properties.slots, operations.SLOTS),
             DocumentedRoute("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),
             DocumentedRoute("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),
         ),

@@ -24,6 +24,7 @@ from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
+from tenuto.runtime.dialects.openai.properties import PropsAnswer, SlotsAnswer
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
 from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer, TokenCount
@@ -173,4 +174,21 @@ DETOKENIZE = Doc(
     body=DetokenizeBody,
     errors=(NotFound,),
     example={"tokens": [72, 105]},
+)
+_OF_MODEL = Parameter("model", {"type": "string"}, "The model; the first, if absent.")
+PROPS = Doc(
+    "Models",
+    "Show what a model has room for",
+    PropsAnswer,
+    "As llama-server has it.",
+    parameters=(_OF_MODEL,),
+    errors=(NotFound,),
+)
+SLOTS = Doc(
+    "Models",
+    "List a model's slots",
+    SlotsAnswer,
+    "As llama-server has them, without anything of what is said in them.",
+    parameters=(_OF_MODEL,),
+    errors=(NotFound,),
 )

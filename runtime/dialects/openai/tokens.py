@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.chat.request import read_chat
-from tenuto.runtime.dialects.openai.prompts import prompt_tokens
+from tenuto.runtime.dialects.prompts import prompt_tokens
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood

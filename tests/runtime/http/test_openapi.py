@@ -14,6 +14,7 @@ from tenuto.errors import NotFound, SessionBusy
 from tenuto.runtime.api import operations
 from tenuto.runtime.api import routes as own
 from tenuto.runtime.dialects.anthropic import dialect as anthropic
+from tenuto.runtime.dialects.ollama import dialect as ollama
 from tenuto.runtime.dialects.openai import dialect as openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.dialect import Dialect
@@ -64,7 +65,7 @@ def schema_of(api: Any, schema: Any) -> Any:
 
 @pytest.mark.slow
 def test_every_route_is_described(api: Any, described: tuple[httpx.Response, httpx.Response, str]) -> None:
-    sources = [Path(str(module.__file__)).read_text() for module in (own, openai, anthropic)]
+    sources = [Path(str(module.__file__)).read_text() for module in (own, openai, anthropic, ollama)]
     declared = re.findall(r'Route\("([^"]+)"', "".join(sources))
     assert {re.sub(r":\w+}", "}", path) for path in declared} == set(api["paths"])
     assert {"/v1/chat/completions", "/v1/sessions/{id}", "/health"} <= set(api["paths"])

@@ -3,12 +3,10 @@
 A field is refused where leaving it out of account would give another answer than was asked for.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from tenuto.errors import UnsupportedParameter
 from tenuto.runtime.dialects.anthropic.messages.wire import MOST_STOPS
+from tenuto.runtime.dialects.refusals import Refusal
 from tenuto.sessions.ids import MOST_USER_CHARACTERS
 
 SERVED: dict[str, str] = {
@@ -53,27 +51,8 @@ def _given(value: Any) -> bool:
     return value is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """When a field is really used, and what is said of it."""
-
-    is_used: Callable[[Any], bool]
-    words: str
-
-
 REFUSED: dict[str, Refusal] = {
     "thread": Refusal(_given, "send the whole conversation, or name a session in the header X-Tenuto-Session"),
     "compaction": Refusal(_given, "summarize the conversation in a request of its own"),
 }
 """Fields that would change the answer and are not served."""
-
-
-def refuse(value: dict[str, Any]) -> None:
-    """Refuse what a request asks for and is not served.
-
-    Raises:
-        UnsupportedParameter: `param` is the field.
-    """
-    for name, refusal in REFUSED.items():
-        if name in value and refusal.is_used(value[name]):
-            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)

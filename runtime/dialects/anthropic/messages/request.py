@@ -6,11 +6,12 @@ from typing import Literal, TypeVar
 
 from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.dialects.anthropic.messages.content import Conversation, read_conversation
-from tenuto.runtime.dialects.anthropic.messages.fields import refuse
+from tenuto.runtime.dialects.anthropic.messages.fields import REFUSED
 from tenuto.runtime.dialects.anthropic.messages.tools import Tools, read_format, read_tools
 from tenuto.runtime.dialects.anthropic.messages.wire import MessagesBody, PromptBody, Thinking
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
+from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, Turn
 from tenuto.sessions.principal import Principal
@@ -86,7 +87,7 @@ def read_prompt(body: bytes, headers: Mapping[str, str], *, principal: Principal
 
 def _wire(kind: type[BodyT], body: bytes) -> BodyT:
     value = parse_object(body)
-    refuse(value)
+    refuse(value, REFUSED)
     return validate(kind, value)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.errors import InvalidRequest
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.chat.fields import LEFT_OUT, REFUSED
@@ -13,6 +13,7 @@ from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, r
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.dialects.openai.users import whole_user
+from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, SessionMode, Turn
 from tenuto.sessions.principal import Principal
@@ -35,7 +36,8 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
         InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
     """
     value = parse_object(body)
-    _refuse(value)
+    refuse(value, REFUSED)
+    refuse_of_tools(value.get("tools"))
     wire = validate(ChatBody, value)
     session_id = session_of(headers, wire.session_id)
     key = idempotency_key(headers)
@@ -71,13 +73,6 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
 def _unused(value: dict[str, Any]) -> list[LeftOut]:
     """What would change the answer if it were known here, and is asked for by clients that can do without."""
     return [LeftOut(name, words.words) for name, words in LEFT_OUT.items() if words.is_used(value.get(name))]
-
-
-def _refuse(value: dict[str, Any]) -> None:
-    for name, refusal in REFUSED.items():
-        if name in value and refusal.is_used(value[name]):
-            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
-    refuse_of_tools(value.get("tools"))
 
 
 def _choices(wire: ChatBody, session_id: str | None, key: str | None) -> int:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
-from tenuto.runtime.dialects.openai.prompts import prompt_tokens
 from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
+from tenuto.runtime.dialects.prompts import prompt_tokens
+from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.raw import RawRequest
@@ -41,9 +42,7 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
         NotFound: there is no such model.
     """
     value = parse_object(body)
-    for name, refusal in REFUSED.items():
-        if refusal.is_used(value.get(name)):
-            raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
+    refuse(value, REFUSED)
     wire = validate(CompletionBody, value)
     if wire.echo and wire.logprobs is not None:
         raise UnsupportedParameter("logprobs: not available for the prompt; leave out echo or logprobs", "logprobs")

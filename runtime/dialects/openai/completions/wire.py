@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tenuto.runtime.dialects.openai.refusals import Refusal
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
+from tenuto.runtime.dialects.refusals import Refusal
 
 MOST_COMPLETIONS = 64
 """How many texts one request may ask for: prompts times `n`."""

@@ -5,8 +5,8 @@ A field is refused where leaving it out of account would give another answer tha
 
 from typing import Any
 
-from tenuto.runtime.dialects.openai.refusals import Refusal
 from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects.refusals import Refusal
 
 SERVED: dict[str, str] = {
     "model": "an id from `/v1/models`; if absent or `default`, the first model",

@@ -1,0 +1,30 @@
+"""Ollama's dialect: chats, prompts and models, as its clients expect these."""
+
+from tenuto.runtime.dialects.base import DialectServices
+from tenuto.runtime.dialects.ollama import operations
+from tenuto.runtime.dialects.ollama.endpoint import Answers
+from tenuto.runtime.dialects.ollama.errors import ERRORS
+from tenuto.runtime.dialects.ollama.models import ModelsApi
+from tenuto.runtime.http.dialect import Dialect
+from tenuto.runtime.http.routes import DocumentedRoute
+
+
+def ollama(services: DialectServices) -> Dialect:
+    """The dialect over a server's services."""
+    answers = Answers(services.runner, services.keep_alive_s)
+    models = ModelsApi(services.runner.models)
+    return Dialect(
+        "ollama",
+        ERRORS,
+        (
+            DocumentedRoute("/", models.root, operations.ROOT),
+            DocumentedRoute("/api/version", models.version, operations.VERSION),
+            DocumentedRoute("/api/tags", models.tags, operations.TAGS),
+            DocumentedRoute("/api/ps", models.loaded, operations.LOADED),
+            DocumentedRoute("/api/show", models.show, operations.SHOW, methods=["POST"]),
+            DocumentedRoute("/api/pull", models.pull, operations.PULL, methods=["POST"]),
+            DocumentedRoute("/api/chat", answers.chat, operations.CHAT, methods=["POST"]),
+            DocumentedRoute("/api/generate", answers.generate, operations.GENERATE, methods=["POST"]),
+        ),
+        home="/api/",
+    )

@@ -1,0 +1,92 @@
+"""POST /api/chat and /api/generate: Ollama's answers, with sessions and tools that the server runs."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.headers import run_headers
+from tenuto.runtime.dialects.ollama import raw
+from tenuto.runtime.dialects.ollama.errors import ERRORS
+from tenuto.runtime.dialects.ollama.lines import CHAT, GENERATE, Form, Lines
+from tenuto.runtime.dialects.ollama.request import Asked, read_chat, read_generate
+from tenuto.runtime.http.answers import answered
+from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.disconnect import while_connected
+from tenuto.runtime.http.errors import INTERNAL
+from tenuto.runtime.http.ndjson import LineStream
+from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.port import LoopPort
+from tenuto.runtime.loop.requests import Turn
+from tenuto.sessions.records import RunStatus
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The endpoints."""
+
+    runner: LoopPort
+    keep_alive_s: float
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation."""
+        return await self._answer(request, CHAT, await _read(request, read_chat))
+
+    async def generate(self, request: Request) -> Response:
+        """Answer one prompt."""
+        return await self._answer(request, GENERATE, await _read(request, read_generate))
+
+    async def _answer(self, request: Request, form: Form, asked: Asked) -> Response:
+        if asked.turn is not None:
+            return await self._run(request, form, asked, asked.turn)
+        if asked.raw is not None:
+            return await raw.answer(request, self.runner, asked, asked.raw, self.keep_alive_s)
+        model = self.runner.models.find(asked.model)  # Ollama would load it now
+        return answered(Lines(form, model.id, time.time()).end("", {"done": True, "done_reason": "load"}))
+
+    async def _run(self, request: Request, form: Form, asked: Asked, turn: Turn) -> Response:
+        began = time.monotonic()
+        run = await self.runner.start(turn)
+        lines = Lines(form, run.model, run.created_at, shows_thinking=asked.shows_thinking)
+        if not asked.stream:
+            return await _unstreamed(request, run, lines, began)
+        return LineStream(
+            _frames(run, lines, began),
+            run,
+            headers=run_headers(run),
+            keep_alive=partial(lines.text, ""),
+            keep_alive_s=self.keep_alive_s,
+        )
+
+
+async def _read(request: Request, read: Callable[..., Asked]) -> Asked:
+    reader = partial(read, headers=request.headers, principal=principal_of(request))
+    return await understood(await read_body(request), reader)
+
+
+async def _unstreamed(request: Request, run: Follower, lines: Lines, began: float) -> Response:
+    answer = await while_connected(request.receive, run, run.answer)
+    if answer.status is RunStatus.FAILED:
+        status, error = ERRORS.told_of_run(answer.error, answer.error_code, run.id)
+        return answered(error, status, run_headers(run))
+    return answered(lines.whole(answer, time.monotonic() - began), headers=run_headers(run))
+
+
+async def _frames(run: Follower, lines: Lines, began: float) -> AsyncGenerator[bytes, None]:
+    try:
+        async for _, event in run.events():
+            yield lines.encode(event)
+        yield lines.closing(run.snapshot(), time.monotonic() - began)
+    except TenutoError as exc:
+        yield lines.failure(exc)
+    except Exception:
+        logger.exception("the stream of run %s failed", run.id)
+        yield lines.failure(TenutoError(INTERNAL))
