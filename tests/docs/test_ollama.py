@@ -7,7 +7,7 @@ import pytest
 
 from tenuto.runtime.dialects.ollama import fields
 from tenuto.runtime.dialects.ollama.errors import OLLAMA
-from tenuto.runtime.dialects.ollama.wire import AskBody, ChatBody, GenerateBody, Options
+from tenuto.runtime.dialects.ollama.wire import AskBody, GenerateBody, OllamaChatBody, OllamaOptions
 from tenuto.runtime.dialects.refusals import Refusal
 from tests.docs.test_openai_chat import marked
 
@@ -40,13 +40,17 @@ def test_the_page_has_the_codes_own_table(name: str) -> None:
 @pytest.mark.parametrize(
     ("read", "served", "others"),
     [
-        (ChatBody, fields.CHAT_SERVED, [fields.CHAT_IGNORED, fields.CHAT_REFUSED]),
+        (OllamaChatBody, fields.CHAT_SERVED, [fields.CHAT_IGNORED, fields.CHAT_REFUSED]),
         (GenerateBody, fields.GENERATE_SERVED, [fields.GENERATE_IGNORED, fields.GENERATE_REFUSED]),
-        (Options, {**fields.OPTIONS_SERVED, **dict.fromkeys(fields.OPTIONS_LEFT_OUT, "")}, [fields.OPTIONS_IGNORED]),
+        (
+            OllamaOptions,
+            {**fields.OPTIONS_SERVED, **dict.fromkeys(fields.OPTIONS_LEFT_OUT, "")},
+            [fields.OPTIONS_IGNORED],
+        ),
     ],
 )
 def test_every_field_that_is_read_is_told_and_stands_once(
-    read: type[AskBody | Options], served: Table, others: list[Table]
+    read: type[AskBody | OllamaOptions], served: Table, others: list[Table]
 ) -> None:
     assert set(read.model_fields) == set(served)
     names = [name for one in (served, *others) for name in one]

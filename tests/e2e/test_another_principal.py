@@ -224,7 +224,7 @@ SAID = [{"role": "user", "content": "what is the word?"}]
         ("/v1/messages", {"model": "default", "max_tokens": 50, "messages": SAID}),
         ("/v1/messages/count_tokens", {"model": "default", "messages": SAID}),
         ("/v1/responses", {"input": SAID}),
-        ("/api/chat", {"messages": SAID}),
+        ("/api/chat", {"messages": SAID, "stream": False}),
         ("/api/generate", {"prompt": SAID[0]["content"], "stream": False}),
         ("/v1/responses/input_tokens", {"input": SAID}),
     ],

@@ -7,12 +7,12 @@ from typing import Any
 from pydantic_core import from_json
 
 from tenuto.runtime.dialects.ollama.shapes import (
-    CallAnswer,
     DoneReason,
-    FunctionAnswer,
-    LikelyAnswer,
-    LogprobAnswer,
-    TenutoFields,
+    OllamaCallAnswer,
+    OllamaFunctionAnswer,
+    OllamaLikelyAnswer,
+    OllamaLogprobAnswer,
+    OllamaRunAnswer,
 )
 from tenuto.runtime.loop.events import Answer, RoundUsage, StopReason, TextLogprob
 from tenuto.runtime.schema.answers import server_call, state_fields
@@ -33,7 +33,7 @@ def ending(answer: Answer, seconds: float) -> dict[str, Any]:
     reason: DoneReason = "length" if answer.stop_reason == StopReason.LENGTH else "stop"
     usage = answer.usage
     calls = [server_call(call) for call in answer.server_calls]
-    tenuto = TenutoFields(
+    tenuto = OllamaRunAnswer(
         session_id=answer.session_id,
         agentic_tool_calls=calls,
         usage=cache_use(usage, answer.run_usage),
@@ -59,21 +59,23 @@ def figures(
     }
 
 
-def client_calls(calls: Sequence[ToolCall]) -> list[CallAnswer]:
+def client_calls(calls: Sequence[ToolCall]) -> list[OllamaCallAnswer]:
     """The calls that the client is to make."""
     return [
-        CallAnswer(id=call.id, function=FunctionAnswer(index=index, name=call.name, arguments=_object(call.arguments)))
+        OllamaCallAnswer(
+            id=call.id, function=OllamaFunctionAnswer(index=index, name=call.name, arguments=_object(call.arguments))
+        )
         for index, call in enumerate(call for call in calls if not call.server)
     ]
 
 
-def logprobs(of: Sequence[TextLogprob]) -> list[LogprobAnswer]:
+def logprobs(of: Sequence[TextLogprob]) -> list[OllamaLogprobAnswer]:
     """How likely tokens were."""
-    return [LogprobAnswer(one.token, _finite(one.logprob), list(one.data), _top(one)) for one in of]
+    return [OllamaLogprobAnswer(one.token, _finite(one.logprob), list(one.data), _top(one)) for one in of]
 
 
-def _top(one: TextLogprob) -> list[LikelyAnswer]:
-    return [LikelyAnswer(text, _finite(logprob), list(data)) for text, data, logprob in one.top]
+def _top(one: TextLogprob) -> list[OllamaLikelyAnswer]:
+    return [OllamaLikelyAnswer(text, _finite(logprob), list(data)) for text, data, logprob in one.top]
 
 
 def _finite(logprob: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.ollama.answer import client_calls, ending, logprobs, timestamp
 from tenuto.runtime.dialects.ollama.errors import ERRORS
-from tenuto.runtime.dialects.ollama.shapes import ChatAnswer, GenerateAnswer, MessageAnswer
+from tenuto.runtime.dialects.ollama.shapes import GenerateAnswer, OllamaChatAnswer, OllamaMessageAnswer
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import json_line, one_line
 from tenuto.runtime.loop.events import Answer, ReasoningAdded, RunEvent, TextAdded, TextLogprob
@@ -21,7 +21,7 @@ LINE = b"\n"
 class Form:
     """Where an answer's pieces stand. Of lines that come by the token, what stands around text and around reasoning."""
 
-    shape: type[ChatAnswer | GenerateAnswer]
+    shape: type[OllamaChatAnswer | GenerateAnswer]
     text: tuple[bytes, bytes]
     thinking: tuple[bytes, bytes]
 
@@ -32,11 +32,11 @@ class Form:
             return {"response": text, **more}
         if found := client_calls(calls):
             more["tool_calls"] = found
-        return {"message": MessageAnswer(role="assistant", content=text, **more)}
+        return {"message": OllamaMessageAnswer(role="assistant", content=text, **more)}
 
 
 CHAT = Form(
-    ChatAnswer,
+    OllamaChatAnswer,
     (b'"message":{"role":"assistant","content":', b"}"),
     (b'"message":{"role":"assistant","content":"","thinking":', b"}"),
 )
@@ -91,7 +91,7 @@ class Lines:
 
     def end(
         self, text: str, fields: dict[str, Any], thinking: str = "", calls: Sequence[ToolCall] = ()
-    ) -> ChatAnswer | GenerateAnswer:
+    ) -> OllamaChatAnswer | GenerateAnswer:
         """An answer that is whole, with these fields of its end."""
         return self._form.shape(**self._head, **self._form.said(text, thinking, calls), **fields)
 

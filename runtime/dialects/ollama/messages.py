@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from tenuto.errors import InvalidRequest
-from tenuto.runtime.dialects.ollama.wire import Call, Message
+from tenuto.runtime.dialects.ollama.wire import OllamaCall, OllamaMessage
 from tenuto.runtime.schema.base64 import expect_base64
 from tenuto.sessions.items import (
     AssistantItem,
@@ -22,7 +22,7 @@ _KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "g
 """How the files of images begin."""
 
 
-def read_messages(messages: Sequence[Message]) -> list[Item]:
+def read_messages(messages: Sequence[OllamaMessage]) -> list[Item]:
     """Messages to items, one each. Calls and results have ids only where their client sends them.
 
     Raises:
@@ -36,7 +36,7 @@ def read_images(images: Sequence[str] | None, path: str) -> tuple[Attachment, ..
     return tuple(_image(data, f"{path}[{index}]") for index, data in enumerate(images or ()))
 
 
-def _item(message: Message, path: str) -> Item:
+def _item(message: OllamaMessage, path: str) -> Item:
     text = message.content or ""
     images = read_images(message.images, f"{path}.images")
     if images and message.role not in ("user", "tool"):
@@ -52,7 +52,7 @@ def _item(message: Message, path: str) -> Item:
             return ToolResultItem(message.tool_call_id or "", message.tool_name or "", text, attachments=images)
 
 
-def _call(call: Call) -> ToolCall:
+def _call(call: OllamaCall) -> ToolCall:
     return ToolCall(call.id or "", call.function.name, to_json(call.function.arguments or {}).decode())
 
 

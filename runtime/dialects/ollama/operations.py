@@ -18,15 +18,15 @@ from tenuto.errors import (
     UnsupportedParameter,
 )
 from tenuto.runtime.dialects.ollama.shapes import (
-    ChatAnswer,
     GenerateAnswer,
     LoadedModelsAnswer,
+    OllamaChatAnswer,
     PullAnswer,
     ShowAnswer,
     TagsAnswer,
     VersionAnswer,
 )
-from tenuto.runtime.dialects.ollama.wire import ChatBody, GenerateBody, ModelBody, PullBody
+from tenuto.runtime.dialects.ollama.wire import GenerateBody, ModelBody, OllamaChatBody, PullBody
 from tenuto.runtime.http.ndjson import MEDIA_TYPE
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.sessions import ids
@@ -81,12 +81,12 @@ PULL = Doc(
 CHAT = Doc(
     _TAG,
     "Chat with a model, as Ollama's clients do",
-    ChatAnswer,
+    OllamaChatAnswer,
     "Ollama's chat, with sessions and server-side tools.",
-    body=ChatBody,
+    body=OllamaChatBody,
     parameters=_HEADERS,
     errors=_GENERATING,
-    events=Stream("A line for each piece, unless `stream` is false.", (ChatAnswer,), media_type=MEDIA_TYPE),
+    events=Stream("A line for each piece, unless `stream` is false.", (OllamaChatAnswer,), media_type=MEDIA_TYPE),
     example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "stream": False},
 )
 GENERATE = Doc(

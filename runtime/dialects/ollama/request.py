@@ -12,7 +12,7 @@ from tenuto.runtime.dialects.ollama.fields import CHAT_REFUSED, GENERATE_REFUSED
 from tenuto.runtime.dialects.ollama.messages import read_images, read_messages
 from tenuto.runtime.dialects.ollama.sampling import left_out, max_tokens, options_of, read_sampling
 from tenuto.runtime.dialects.ollama.tools import read_format, read_tools
-from tenuto.runtime.dialects.ollama.wire import AskBody, ChatBody, GenerateBody
+from tenuto.runtime.dialects.ollama.wire import AskBody, GenerateBody, OllamaChatBody
 from tenuto.runtime.dialects.refusals import Refusal, refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, ToolSelection, Turn
@@ -51,7 +51,7 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     Raises:
         InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
     """
-    wire = _wire(ChatBody, body, CHAT_REFUSED)
+    wire = _wire(OllamaChatBody, body, CHAT_REFUSED)
     if not wire.messages:
         return _asked(wire)
     tools, unknown = read_tools(wire.tools)

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.backend import Sampling
 from tenuto.runtime.dialects.ollama.fields import OPTIONS_LEFT_OUT
-from tenuto.runtime.dialects.ollama.wire import AskBody, Options
+from tenuto.runtime.dialects.ollama.wire import AskBody, OllamaOptions
 from tenuto.runtime.loop.requests import LeftOut
 
 _MOST = {"min_p": 1.0, "repeat_penalty": 10.0, "presence_penalty": 2.0, "frequency_penalty": 2.0}
 
 
-def options_of(wire: AskBody) -> Options:
+def options_of(wire: AskBody) -> OllamaOptions:
     """The options, held to their ranges. Raises InvalidRequest."""
-    options = wire.options or Options()
+    options = wire.options or OllamaOptions()
     for name, most in _MOST.items():
         if abs(getattr(options, name) or 0.0) > most:
             raise InvalidRequest(f"options.{name}: must be at most {most:g} away from 0", f"options.{name}")
@@ -35,12 +35,12 @@ def read_sampling(wire: AskBody) -> Sampling:
     )
 
 
-def max_tokens(options: Options) -> int | None:
+def max_tokens(options: OllamaOptions) -> int | None:
     """The limit of an answer; None: the client has none of its own."""
     return options.num_predict if options.num_predict is not None and options.num_predict > 0 else None
 
 
-def left_out(options: Options) -> Iterable[LeftOut]:
+def left_out(options: OllamaOptions) -> Iterable[LeftOut]:
     """What would change the answer if it were known here."""
     for name, refusal in OPTIONS_LEFT_OUT.items():
         if refusal.is_used(getattr(options, name)):

@@ -15,7 +15,7 @@ from tenuto.runtime.schema.usage import CacheUseAnswer
 DoneReason = Literal["stop", "length", "load"]
 
 
-class FunctionAnswer(Shape):
+class OllamaFunctionAnswer(Shape):
     """The function that is called."""
 
     index: int
@@ -23,24 +23,24 @@ class FunctionAnswer(Shape):
     arguments: dict[str, Any]
 
 
-class CallAnswer(Shape):
+class OllamaCallAnswer(Shape):
     """A call that the client is to make."""
 
     id: str
-    function: FunctionAnswer
+    function: OllamaFunctionAnswer
 
 
-class MessageAnswer(Shape):
+class OllamaMessageAnswer(Shape):
     """The assistant's message, or a piece of it."""
 
     role: Literal["assistant"]
     content: str
     thinking: str | None = None
-    tool_calls: list[CallAnswer] = Field(default=[])
+    tool_calls: list[OllamaCallAnswer] = Field(default=[])
 
 
 @dataclass(slots=True)
-class LikelyAnswer:
+class OllamaLikelyAnswer:
     """How likely a token was. Its `bytes` may be part of a character."""
 
     token: str
@@ -49,13 +49,13 @@ class LikelyAnswer:
 
 
 @dataclass(slots=True)
-class LogprobAnswer(LikelyAnswer):
+class OllamaLogprobAnswer(OllamaLikelyAnswer):
     """How likely a token of the answer was, and the likeliest in its place."""
 
-    top_logprobs: list[LikelyAnswer]
+    top_logprobs: list[OllamaLikelyAnswer]
 
 
-class TenutoFields(RunStateAnswer):
+class OllamaRunAnswer(RunStateAnswer):
     """What stock clients do not know: the session, the server's tool calls, how the run stands, and what it took."""
 
     session_id: str
@@ -69,7 +69,7 @@ class _Head(Shape):
 
 
 class _Message(Shape):
-    message: MessageAnswer
+    message: OllamaMessageAnswer
 
 
 class _Response(Shape):
@@ -88,14 +88,14 @@ class EndFields(Shape):
     prompt_eval_duration: int | None = None
     eval_count: int | None = None
     eval_duration: int | None = None
-    tenuto: TenutoFields | None = None
+    tenuto: OllamaRunAnswer | None = None
 
 
 class _Logprobs(Shape):
-    logprobs: list[LogprobAnswer] = Field(default=[])
+    logprobs: list[OllamaLogprobAnswer] = Field(default=[])
 
 
-class ChatAnswer(EndFields, _Logprobs, _Message, _Head):
+class OllamaChatAnswer(EndFields, _Logprobs, _Message, _Head):
     """The answer of a chat, or a line of its stream."""
 
 

@@ -1,14 +1,14 @@
 """The tools of a chat, and the form that an answer is held to."""
 
 from tenuto.errors import InvalidRequest
-from tenuto.runtime.dialects.ollama.wire import AskBody, Function, Tool
+from tenuto.runtime.dialects.ollama.wire import AskBody, OllamaFunction, OllamaTool
 from tenuto.runtime.loop.requests import LeftOut, ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.schemas import expect_bounded, expect_valid
 from tenuto.sessions.tool_limits import expect_within
 
 
-def read_tools(tools: list[Tool] | None) -> tuple[ToolSelection, list[LeftOut]]:
+def read_tools(tools: list[OllamaTool] | None) -> tuple[ToolSelection, list[LeftOut]]:
     """Which tools the model sees, and those of types that nobody here can run.
 
     A client that has none sends an empty list, and gets the server's default tools as one that sends no list.
@@ -47,7 +47,7 @@ def read_format(wire: AskBody) -> ResponseFormat | None:
             return ResponseFormat("json_schema", schema, strict=True)
 
 
-def _function(function: Function | None, path: str) -> ToolSpec:
+def _function(function: OllamaFunction | None, path: str) -> ToolSpec:
     if function is None:
         raise InvalidRequest(f"{path}: field required", path)
     parameters = {"type": "object", **(function.parameters or {"properties": {}})}

@@ -52,7 +52,7 @@ Think = bool | Literal["low", "medium", "high", "max"]
 Images = Annotated[list[str], Field(max_length=MOST_IMAGES)]
 
 
-class Options(Wire):
+class OllamaOptions(Wire):
     """How tokens are chosen, and how many. None: not said."""
 
     num_predict: Number | None = None
@@ -81,14 +81,14 @@ class CalledFunction(Wire):
     arguments: Json | None = None
 
 
-class Call(Wire):
+class OllamaCall(Wire):
     """A tool call that an assistant's message repeats; older clients leave out its id."""
 
     id: str | None = None
     function: CalledFunction
 
 
-class Message(Wire):
+class OllamaMessage(Wire):
     """A message of any role; which fields have a meaning depends on it."""
 
     role: Annotated[
@@ -97,12 +97,12 @@ class Message(Wire):
     content: str | None = None
     thinking: str | None = None
     images: Images | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: list[OllamaCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
 
-class Function(Wire):
+class OllamaFunction(Wire):
     """A tool that the client runs."""
 
     name: Name
@@ -110,11 +110,11 @@ class Function(Wire):
     parameters: Json | None = None
 
 
-class Tool(Wire):
+class OllamaTool(Wire):
     """A function."""
 
     type: str | None = None
-    function: Function | None = None
+    function: OllamaFunction | None = None
 
 
 class AskBody(Wire):
@@ -123,17 +123,17 @@ class AskBody(Wire):
     model: str | None = None
     stream: bool | None = None
     format: Format = None
-    options: Options | None = None
+    options: OllamaOptions | None = None
     think: Think | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[Whole, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
 
 
-class ChatBody(AskBody):
+class OllamaChatBody(AskBody):
     """A request for the next message of a chat."""
 
-    messages: Annotated[list[Message], Field(max_length=MOST_MESSAGES)] | None = None
-    tools: Annotated[list[Tool], Field(max_length=MOST_TOOLS)] | None = None
+    messages: Annotated[list[OllamaMessage], Field(max_length=MOST_MESSAGES)] | None = None
+    tools: Annotated[list[OllamaTool], Field(max_length=MOST_TOOLS)] | None = None
 
 
 class GenerateBody(AskBody):
