@@ -70,13 +70,14 @@ class App:
 
     `errors_of` is the form in which a request's client reads errors, for what is refused before it is a request.
     `publish` tells the folder's other users where it is reached. `drain` lets runs come to an end; it returns when
-    none is under way, or when their time is over.
+    none is under way, or when their time is over. `is_working` says whether a run is at work now.
     """
 
     asgi: ASGIApp
     errors_of: Callable[[Scope], ErrorForm]
     publish: Callable[[str], None]
     drain: Callable[[], Coroutine[Any, Any, None]]
+    is_working: Callable[[], bool]
 
 
 @asynccontextmanager
@@ -125,6 +126,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
             errors_of=spoken.errors_of,
             publish=folder.publish,
             drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
+            is_working=lambda: runner.health().working > 0,
         )
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import functools
-import gc
 import logging
 import signal
 import socket
@@ -21,6 +20,7 @@ from tenuto.errors import ConfigurationError
 from tenuto.runtime import allocator
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
+from tenuto.runtime.garbage import Collector
 from tenuto.runtime.http.connection_table import Table
 from tenuto.runtime.http.connections import Bounds, Connection, check
 from tenuto.runtime.watchdog import Watchdog
@@ -34,6 +34,8 @@ that closes first may do so just when a request is on its way."""
 GOODBYE_S = 2
 """How long, once no run is under way, the last bytes may take to their readers. Uvicorn counts in whole seconds."""
 TICKS_A_SECOND = 10
+REST_S = 3
+"""After so long without a request's end, and with no run at work, nobody waits for the server."""
 
 
 def run(settings: Settings) -> None:
@@ -47,12 +49,6 @@ def run(settings: Settings) -> None:
     watchdog = None if sys.platform == "win32" else Watchdog(settings.shutdown_s)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, watchdog))
-
-
-def _settle() -> None:
-    """What there is by now stays. The garbage collector need not look at it again: nothing else runs while it looks."""
-    gc.collect()
-    gc.freeze()
 
 
 def _log_to_stderr(level: str) -> None:
@@ -96,19 +92,30 @@ class Server(uvicorn.Server):
             )
         )
         self._app, self._url, self._watchdog = app, url, watchdog
+        self._collector = Collector()
+        self._answered, self._answered_at = 0, 0
+        """How many requests had been answered when that last changed, and in which second."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept, then say so."""
         await super().startup(sockets)
         self._app.publish(self._url)
-        _settle()
+        self._collector.settle()
         print(f"tenuto ready on {self._url}", flush=True)  # noqa: T201  (what starts us waits for this line)
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second, by uvicorn; true when it is time to stop."""
         if counter % TICKS_A_SECOND == 0:
             check(self.server_state.connections)
+            self._rest_if_idle(counter // TICKS_A_SECOND)
         return await super().on_tick(counter)
+
+    def _rest_if_idle(self, second: int) -> None:
+        answered = self.server_state.total_requests
+        if answered != self._answered or second < self._answered_at or self._app.is_working():
+            self._answered, self._answered_at = answered, second
+        elif second - self._answered_at >= REST_S:
+            self._collector.rest()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let the runs end, for as long as the settings allow; who asks for a new one meanwhile is told to go."""
