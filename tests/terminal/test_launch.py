@@ -26,7 +26,7 @@ TARGET = Target("http://127.0.0.1:8420", "coder", 131_072)
 KEYED = Target("https://example.org", "coder", 131_072, KEY, mcp=True)
 FAKE = '#!/bin/sh\nprintf "%s\\n" "$OPENAI_MODEL $ANTHROPIC_API_KEY" "$@"\n'
 
-each_agent = pytest.mark.parametrize("agent", AGENTS.values(), ids=str)
+each_agent = pytest.mark.parametrize("agent", AGENTS.values(), ids=list(AGENTS))
 
 
 @pytest.fixture(scope="module")

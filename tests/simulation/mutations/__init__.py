@@ -163,10 +163,8 @@ MUTATIONS = (
                 await self.run.stop(self._leg)
 """,
                 """\
-            leg = self.run.leg
-            leg.is_claimed = True
-            if leg.leave():
-                await self.run.stop(leg)
+            if self._leg.leave():
+                await self.run.stop(self.run.leg)
 """,
             ),
         ),
