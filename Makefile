@@ -47,7 +47,7 @@ clients: $(VENV)/.dev
 	$(BIN)/pytest -q -m clients tests/clients $(ARGS)
 
 thorough: $(VENV)/.dev
-	$(BIN)/pytest -q -m thorough $(ARGS)
+	$(BIN)/pytest -q -n auto --dist worksteal -m thorough $(ARGS)
 
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)

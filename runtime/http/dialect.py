@@ -76,7 +76,9 @@ class Dialects:
         return (dialect for dialect in self.all if dialect.home is not None and path.startswith(dialect.home))
 
     def _leads(self, path: str) -> tuple[Dialect, ...]:
-        """The dialects that have a route for a path, or for the one that it is redirected to."""
+        """The dialects that have a route for a path that has come, or for the one that it is redirected to."""
+        if not path:
+            return ()
         return self._owners(path) or self._owners(path.removesuffix("/") if path.endswith("/") else f"{path}/")
 
     def _owners(self, path: str) -> tuple[Dialect, ...]:

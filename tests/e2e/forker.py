@@ -7,6 +7,7 @@ with its exit code. What is forked becomes `python -m tenuto ...`.
 
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -56,7 +57,9 @@ def become(files: list[int], client: socket.socket) -> None:
         # Those of this process know of other files whether they can be sought, or are terminals.
         sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        # Without a buffer, in which a full disk would leave what it does not take.
+        raw = os.fdopen(2, "wb", 0, closefd=False)
+        sys.stderr = io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
         return
     report(pid, client)
 
