@@ -27,6 +27,7 @@ from tenuto.runtime.dialects.ollama.dialect import ollama
 from tenuto.runtime.dialects.openai.dialect import openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.http.application import HttpSettings, application
 from tenuto.runtime.http.auth import Keys, holder, principal_of
 from tenuto.runtime.http.dialect import Dialect, Dialects
@@ -98,7 +99,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         news = News()
         directory = Directory(store, implicit_ttl_s=settings.implicit_session_s)
         host, registry = await _tools(configs, Notebooks(directory, store), news, pool, stack)
-        models = await _models(settings, stack)
+        models = await _models(settings, metrics, stack)
 
         services = Services(
             store=store,
@@ -191,7 +192,7 @@ async def beside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator
         raise failed
 
 
-async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
+async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Models:
     """Load all models, one after the other, and start their engines."""
     _require_distinct(settings.model)
     threads = max(1, (settings.threads or available_cores()) // len(settings.model))
@@ -204,11 +205,15 @@ async def _models(settings: Settings, stack: AsyncExitStack) -> Models:
         backend, id = pipeline.backend.info, pipeline.codec.info.model
         limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
         thread = Engine(pipeline, EngineSettings(host_cache_bytes=settings.host_cache_bytes))
-        engine = EngineClient(id, backend.slots, thread, limits)
+        engine = EngineClient(id, backend.slots, thread, limits, partial(_meter, metrics, id))
         stack.push_async_callback(engine.stop)
         temperature = pipeline.temperature if settings.temperature is None else settings.temperature
         loaded.append(Model(id, pipeline.codec, engine, backend, time(), temperature))
     return Models(loaded, Names(settings.alias, settings.strict_model_names))
+
+
+def _meter(metrics: Metrics, model: str, usage: RoundUsage) -> None:
+    metrics.round(model, computed=usage.computed, cached=usage.cached, sampled=usage.sampled)
 
 
 def _require_distinct(models: Sequence[str]) -> None:

@@ -97,9 +97,10 @@ class Metrics:
         """A resumed sequence has its first new token."""
         self._resumes.labels(model).observe(seconds)
 
-    def tokens(self, model: str, kind: str, count: int) -> None:
-        """Tokens of a round. `kind`: `computed`, `cached` or `sampled`."""
-        self._tokens.labels(model, kind).inc(count)
+    def round(self, model: str, *, computed: int, cached: int, sampled: int) -> None:
+        """A round is over, and has taken so many tokens."""
+        for kind, count in (("computed", computed), ("cached", cached), ("sampled", sampled)):
+            self._tokens.labels(model, kind).inc(count)
 
     def tool_call(self, server: str, tool: str, status: str) -> None:
         """A server's tool has answered, or was not called. `tool` is one that the server lists."""

@@ -57,13 +57,21 @@ class EngineClient:
     """Begins an engine and speaks with it. Event-loop thread only; made inside a running loop, freed by `stop`.
 
     Whoever opens a round for a request reserves its place first, so that what is refused is refused before anything
-    has changed.
+    has changed. `meter` is told what each round has cost, also where nobody reads it to its end.
     """
 
-    def __init__(self, model: str, slots: int, engine: EnginePort, limits: QueueLimits | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        slots: int,
+        engine: EnginePort,
+        limits: QueueLimits | None = None,
+        meter: Callable[[RoundUsage], None] = lambda _: None,
+    ) -> None:
         limits = limits or QueueLimits()
         self._model = model
         self._engine = engine
+        self._meter = meter
         self._rounds: dict[str, OpenRound] = {}
         self._places: Shares[object] = Shares(f"the queue of model {model}", slots + limits.rounds, lambda _: False)
         """Of rounds, by their sequence, and of those to come."""
@@ -215,6 +223,7 @@ class EngineClient:
         """A round is over: its place is free."""
         del self._rounds[last.sequence]
         self._places.remove(last.sequence)
+        self._meter(last.usage)
         opened.close(last)
 
     def _end(self) -> None:

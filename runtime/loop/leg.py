@@ -188,8 +188,6 @@ class Leg:
 
     def _meter(self, usage: RoundUsage) -> None:
         metrics, model = self.services.metrics, self.model.id
-        for kind, count in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
-            metrics.tokens(model, kind, count)
         if usage.first_token_s is not None:
             if len(self.run.rounds) == 1:
                 metrics.first_token(model, usage.first_token_s)

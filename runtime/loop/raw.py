@@ -15,7 +15,6 @@ from tenuto.runtime.loop.constraints import check_bias
 from tenuto.runtime.loop.events import TextLogprob
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.text import Shown, TextStream
-from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.principal import Principal
 
 
@@ -120,8 +119,8 @@ class RawRun:
 class RawRuns:
     """Those that are under way. Event-loop thread only."""
 
-    def __init__(self, models: Models, metrics: Metrics) -> None:
-        self._models, self._metrics = models, metrics
+    def __init__(self, models: Models) -> None:
+        self._models = models
         self._open: set[RawRun] = set()
         self._ends = anyio.Event()
 
@@ -145,9 +144,6 @@ class RawRuns:
     def _ended(self, run: RawRun) -> None:
         self._open.discard(run)
         self._ends.set()
-        usage = run.usage
-        for kind, tokens in (("computed", usage.computed), ("cached", usage.cached), ("sampled", usage.sampled)):
-            self._metrics.tokens(run.model.id, kind, tokens)
 
 
 def _check(model: Model, request: RawRequest) -> None:

@@ -60,7 +60,7 @@ class Runner(LoopPort):
         self._store = services.store
         self._defaults = defaults
         self._runs = Runs(services)
-        self._raw = RawRuns(services.models, services.metrics)
+        self._raw = RawRuns(services.models)
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""

@@ -23,8 +23,7 @@ def test_what_is_told_is_shown_under_the_fixed_names() -> None:
     metrics.observe_run("m", "completed", 1.0)
     metrics.first_token("m", 0.25)
     metrics.resume("m", 0.5)
-    metrics.tokens("m", "cached", 40)
-    metrics.tokens("m", "computed", 2)
+    metrics.round("m", computed=2, cached=40, sampled=3)
     metrics.tool_call("files", "read", "failed")
     assert _samples(metrics) == {
         ("tenuto_requests_total", "model=m", "status=completed"): 2.0,
@@ -36,6 +35,7 @@ def test_what_is_told_is_shown_under_the_fixed_names() -> None:
         ("tenuto_resume_seconds_sum", "model=m"): 0.5,
         ("tenuto_tokens_total", "kind=cached", "model=m"): 40.0,
         ("tenuto_tokens_total", "kind=computed", "model=m"): 2.0,
+        ("tenuto_tokens_total", "kind=sampled", "model=m"): 3.0,
         ("tenuto_tool_calls_total", "server=files", "status=failed", "tool=read"): 1.0,
     }
 
@@ -62,7 +62,7 @@ def test_gauges_are_read_at_every_scrape() -> None:
 
 def test_two_servers_in_a_process_do_not_share_figures() -> None:
     one, other = Metrics(), Metrics()
-    one.tokens("m", "sampled", 1)
+    one.round("m", computed=0, cached=0, sampled=1)
     assert _samples(other) == {}
 
 

@@ -16,7 +16,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import TEMPLATE, ScriptedBackend, ScriptedTokenizer, read_script
 from tenuto.pipelines.scripted.backend import ScriptedSampler
 from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.messages import Failed, Residency, Round, State, Stopped, TokensSampled
+from tenuto.runtime.engine.messages import Failed, Residency, Round, RoundUsage, State, Stopped, TokensSampled
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
@@ -161,6 +161,8 @@ class Rig:
     engine: EngineClient
     backend: Watched
     codec: TemplateCodec
+    spent: list[RoundUsage]
+    """What each round has cost that is over."""
     seen: dict[str, list[int]] = field(default_factory=dict)
     rounds: dict[str, OpenRound] = field(default_factory=dict)
     """The last of each sequence."""
@@ -242,7 +244,9 @@ def build(path: Path, rules: Sequence[dict[str, Any]], engine: dict[str, Any], s
     codec = TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
     limits = QueueLimits(engine.pop("queue", 64), engine.pop("remembered_tokens", REMEMBERED_TOKENS))
     thread = Engine(Pipeline(codec, backend), EngineSettings(**engine))
-    return Rig(EngineClient("scripted", backend.info.slots, thread, limits), backend, codec)
+    spent: list[RoundUsage] = []
+    client = EngineClient("scripted", backend.info.slots, thread, limits, spent.append)
+    return Rig(client, backend, codec, spent)
 
 
 def assert_nothing_is_left(rig: Rig) -> None:

@@ -83,5 +83,7 @@ async def test_after_any_operations_nothing_is_left(make: Make, seed: int) -> No
     await rig.idle()
     assert client.ended > OPERATIONS / 10
     assert_nothing_is_left(rig)
+    assert sum(usage.computed for usage in rig.spent) == rig.engine.status.computed
+    assert sum(usage.sampled for usage in rig.spent) == rig.engine.status.sampled
     assert [rig.backend.held(slot) for slot in range(3)] == [[], [], []]
     assert rig.engine.is_alive
