@@ -1,6 +1,7 @@
 """POST /v1/agent/approvals/{id}: a person's answer to a tool call that waits for it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from starlette.requests import Request
@@ -8,7 +9,7 @@ from starlette.responses import Response
 
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import Wire, parse_object, read_body, validate
+from tenuto.runtime.http.body import Wire, read_wire, received
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.runs import run_answer
 
@@ -29,7 +30,7 @@ class ApprovalsApi:
 
     async def decide(self, request: Request) -> Response:
         """Answer once. The run then continues on its own; its events are at /v1/runs/{id}/events."""
-        wire = validate(DecisionBody, parse_object(await read_body(request)))
+        wire = await received(request, partial(read_wire, DecisionBody))
         run = await self.runner.decide(
             principal_of(request),
             request.path_params["id"],

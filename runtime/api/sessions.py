@@ -15,7 +15,7 @@ from tenuto.json_bounds import has_at_most
 from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, validate
+from tenuto.runtime.http.body import LARGE_BYTES, Wire, parse_object, read_body, read_wire, received
 from tenuto.runtime.http.query import number, switch
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.sessions import deleted_answer, imported_answer, session_answer, session_page
@@ -67,7 +67,7 @@ class SessionsApi:
         if len(body) < LARGE_BYTES:
             session, dropped = await self.runner.import_session(principal, session_id, parse_object(body))
         else:
-            if not has_at_most(body, MOST_VALUES):
+            if not await anyio.to_thread.run_sync(has_at_most, body, MOST_VALUES):
                 raise InvalidRequest(f"a session can have at most {MOST_VALUES} JSON values")
             read = partial(self.apart.do, "reading the session", restore_text, seconds=IMPORT_S)
             session, dropped = await self.runner.keep_imported(await read(body, principal.id, session_id))
@@ -81,11 +81,14 @@ class SessionsApi:
 
     async def fork(self, request: Request) -> Response:
         """A new session with the first items of another."""
-        body = await read_body(request)
-        wire = validate(Fork, parse_object(body)) if body else Fork()
+        wire = await received(request, _fork)
         new_id = None if wire.session_id is None else checked_new_session_id(wire.session_id, "session_id")
         forked = await self.runner.fork_session(principal_of(request), request.path_params["id"], wire.at, new_id)
         return answered(session_answer(forked))
+
+
+def _fork(body: bytes) -> Fork:
+    return read_wire(Fork, body) if body else Fork()
 
 
 def _document(value: dict[str, Any]) -> Response:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, PydanticCustomError, from_json
 from starlette.requests import ClientDisconnect, Request
 
 from tenuto.errors import InvalidRequest, TenutoError
@@ -13,10 +15,40 @@ from tenuto.json_bounds import MOST_VALUES, has_at_most
 from tenuto.runtime.http.disconnect import ClientGone
 
 
+def _fail_fast(schema: object) -> None:
+    """Let each list in a schema fail at its first wrong item."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("list", "tuple", "set", "frozenset"):
+            schema["fail_fast"] = True
+        for part in schema.values():
+            _fail_fast(part)
+    elif isinstance(schema, (list, tuple)):
+        for part in schema:
+            _fail_fast(part)
+
+
 class Wire(BaseModel):
-    """A wire form. Types are not converted; unknown fields are ignored."""
+    """A wire form. Types are not converted; unknown fields are ignored. Of a list, the first wrong item alone is told:
+    to gather those of a hostile body would hold the interpreter's lock for seconds."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
+
+
+def at_most(members: int) -> BeforeValidator:
+    """Refuses a larger object before any of its members is looked at."""
+
+    def few(value: object) -> object:
+        if isinstance(value, dict) and len(value) > members:
+            raise PydanticCustomError("too_long", "at most {members} members", {"members": members})
+        return value
+
+    return BeforeValidator(few)
 
 
 LARGE_BYTES = 64 << 10
@@ -39,11 +71,21 @@ async def read_body(request: Request) -> bytes:
         raise ClientGone from None
 
 
+_one_at_a_time: RunVar[CapacityLimiter] = RunVar("large bodies")
+"""To understand a body, the interpreter's lock is held for up to a few tenths of a second at a time; of several threads
+that do so, each in turn would keep the event loop from it."""
+
+
+async def received(request: Request, read: Callable[[bytes], T]) -> T:
+    """What a reader makes of a request's body. Raises what `read_body` and the reader do."""
+    return await understood(await read_body(request), read)
+
+
 async def understood(body: bytes, read: Callable[[bytes], T]) -> T:
     """What a reader makes of a body, in a thread where the body is large. It touches nothing of the event loop's."""
     if len(body) < LARGE_BYTES:
         return read(body)
-    outcome = await anyio.to_thread.run_sync(_outcome, read, body)
+    outcome = await anyio.to_thread.run_sync(_outcome, read, body, limiter=_limiter())
     if not isinstance(outcome, TenutoError):
         return outcome
     # An error's traceback holds this frame: where the frame held the error, the body would stay until somebody looks
@@ -52,6 +94,14 @@ async def understood(body: bytes, read: Callable[[bytes], T]) -> T:
         raise outcome
     finally:
         del outcome, body, read
+
+
+def _limiter() -> CapacityLimiter:
+    try:
+        return _one_at_a_time.get()
+    except LookupError:
+        _one_at_a_time.set(limiter := CapacityLimiter(1))
+        return limiter
 
 
 def _outcome(read: Callable[[bytes], T], body: bytes) -> T | TenutoError:
@@ -92,9 +142,9 @@ def validate(wire: type[WireT], value: dict[str, Any]) -> WireT:
         raise InvalidRequest(f"{param}: {first['msg'][:1].lower()}{first['msg'][1:]}", param) from None
 
 
-def read_wire(wire: type[WireT], body: bytes) -> WireT:
+def read_wire(wire: type[WireT], body: bytes, most_values: int = MOST_VALUES) -> WireT:
     """A wire model from a body. Raises InvalidRequest as `parse_object` and `validate` do."""
-    return validate(wire, parse_object(body))
+    return validate(wire, parse_object(body, most_values))
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

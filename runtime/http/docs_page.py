@@ -6,16 +6,20 @@ The page loads nothing from anywhere: many who read it have no network.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
+import anyio
+import anyio.to_thread
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from tenuto.runtime.http.routes import Json
+
+T = TypeVar("T")
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --quiet: #8889; --code: #8881; }
@@ -35,9 +39,10 @@ _SPAN = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True)
 class DocsApi:
-    """The endpoints. `describe` gives the document; it is asked once."""
+    """The endpoints. `describe` gives the document; it is asked once, in a thread, since that takes long."""
 
     describe: Callable[[], Json]
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     @cached_property
     def _document(self) -> Json:
@@ -50,12 +55,17 @@ class DocsApi:
     async def document(self, request: Request) -> Response:
         """The OpenAPI document."""
         del request
-        return Response(self._encoded, media_type="application/json")
+        return Response(await self._made(lambda: self._encoded), media_type="application/json")
 
     async def page(self, request: Request) -> Response:
         """The page; its examples name the server as it was asked for."""
         url = str(request.base_url).rstrip("/")
-        return HTMLResponse(page(self._document, url), headers={"content-security-policy": _POLICY})
+        text = await self._made(lambda: page(self._document, url))
+        return HTMLResponse(text, headers={"content-security-policy": _POLICY})
+
+    async def _made(self, make: Callable[[], T]) -> T:
+        async with self._lock:
+            return await anyio.to_thread.run_sync(make)
 
 
 def page(document: Json, url: str) -> str:

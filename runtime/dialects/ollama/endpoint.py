@@ -17,7 +17,7 @@ from tenuto.runtime.dialects.ollama.lines import CHAT, GENERATE, Form, Lines
 from tenuto.runtime.dialects.ollama.request import Asked, read_chat, read_generate
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.body import received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.ndjson import LineStream
@@ -69,7 +69,7 @@ class Answers:
 
 async def _read(request: Request, read: Callable[..., Asked]) -> Asked:
     reader = partial(read, headers=request.headers, principal=principal_of(request))
-    return await understood(await read_body(request), reader)
+    return await received(request, reader)
 
 
 async def _unstreamed(request: Request, run: Follower, lines: Lines, began: float) -> Response:

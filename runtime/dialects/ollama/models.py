@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -21,7 +22,7 @@ from tenuto.runtime.dialects.ollama.shapes import (
 )
 from tenuto.runtime.dialects.ollama.wire import ModelBody, PullBody
 from tenuto.runtime.http.answers import answered
-from tenuto.runtime.http.body import read_body, read_wire
+from tenuto.runtime.http.body import read_wire, received
 from tenuto.runtime.http.ndjson import MEDIA_TYPE
 from tenuto.runtime.loop.models import Model, Models
 
@@ -58,12 +59,12 @@ class ModelsApi:
 
     async def show(self, request: Request) -> Response:
         """One model."""
-        wire = read_wire(ModelBody, await read_body(request))
+        wire = await received(request, partial(read_wire, ModelBody))
         return answered(_shown(self.models.find(_name(wire))))
 
     async def pull(self, request: Request) -> Response:
         """Say that a model is there; one that is not is not fetched."""
-        wire = read_wire(PullBody, await read_body(request))
+        wire = await received(request, partial(read_wire, PullBody))
         self.models.find(_name(wire))
         done = PullAnswer(status="success")
         return answered(done) if wire.stream is False else Response(done.encode() + b"\n", media_type=MEDIA_TYPE)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.backend import Sampling
-from tenuto.runtime.http.body import Wire
+from tenuto.runtime.http.body import Wire, at_most
 
 MOST_BIASES = 1024
 """How many tokens one request may bias: each costs something in every step."""
@@ -57,9 +57,12 @@ class SamplingFields(Wire):
     frequency_penalty: Penalty | None = None
     repetition_penalty: Repetition | None = None
     repeat_penalty: Repetition | None = None
-    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES)] | None = (
-        None
-    )
+    logit_bias: (
+        Annotated[
+            dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES), at_most(MOST_BIASES)
+        ]
+        | None
+    ) = None
 
 
 def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> Sampling:

@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.json_bounds import MOST_PROMPT_VALUES
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.chat.request import read_chat
 from tenuto.runtime.dialects.prompts import prompt_tokens
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
+from tenuto.runtime.http.body import Wire, read_body, read_wire, received, understood
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.schema.conversion import text_or_bytes
@@ -94,7 +95,7 @@ class TokenizeApi:
 
     async def detokenize(self, request: Request) -> Response:
         """The text of tokens, control tokens included."""
-        wire = await understood(await read_body(request), partial(read_wire, DetokenizeBody))
+        wire = await received(request, partial(read_wire, DetokenizeBody, most_values=MOST_PROMPT_VALUES))
         codec = self.runner.models.find(wire.model or None).codec
         size = codec.info.vocabulary
         for index, token in enumerate(wire.tokens):

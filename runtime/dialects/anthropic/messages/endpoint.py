@@ -18,7 +18,7 @@ from tenuto.runtime.dialects.anthropic.messages.tools import with_servers
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.body import received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.sse import EventStream
@@ -57,7 +57,7 @@ class Messages:
 
     async def _read(self, request: Request, read: Callable[..., MessageRequest]) -> MessageRequest:
         reader = partial(read, headers=request.headers, principal=principal_of(request))
-        asked = await understood(await read_body(request), reader)
+        asked = await received(request, reader)
         model = self.runner.models.find(asked.turn.model)
         turn = replace(asked.turn, model=model.id)
         if asked.tools.servers:

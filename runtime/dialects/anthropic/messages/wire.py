@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tenuto.runtime.http.body import Wire
+from tenuto.runtime.http.body import Wire, at_most
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
@@ -18,6 +18,7 @@ MOST_STOPS = 64
 MOST_STOP_CHARACTERS = 1024
 MOST_TOKENS = 2**31 - 1
 MOST_SERVERS = 64
+MOST_SETTINGS = 1024
 
 
 def _blocks(value: Any) -> Any:
@@ -95,7 +96,7 @@ class InputTool(Wire):
     strict: bool | None = None
     mcp_server_name: str | None = None
     default_config: ToolSettings | None = None
-    configs: dict[str, ToolSettings] | None = None
+    configs: Annotated[dict[str, ToolSettings], Field(max_length=MOST_SETTINGS), at_most(MOST_SETTINGS)] | None = None
 
 
 class InputChoice(Wire):

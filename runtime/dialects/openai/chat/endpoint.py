@@ -17,7 +17,7 @@ from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.body import received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
@@ -41,7 +41,7 @@ class ChatCompletions:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
-        chat = await understood(await read_body(request), reader)
+        chat = await received(request, reader)
         if chat.n > 1:
             return await self._several(request, chat)
         run = await self.runner.start(chat.turn)

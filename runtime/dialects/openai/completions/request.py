@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.json_bounds import MOST_PROMPT_VALUES
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
 from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
@@ -41,7 +42,7 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
         InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
         NotFound: there is no such model.
     """
-    value = parse_object(body)
+    value = parse_object(body, MOST_PROMPT_VALUES)
     refuse(value, REFUSED)
     wire = validate(CompletionBody, value)
     if wire.echo and wire.logprobs is not None:

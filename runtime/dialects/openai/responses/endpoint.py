@@ -20,7 +20,7 @@ from tenuto.runtime.dialects.openai.responses.shapes import TokenCount
 from tenuto.runtime.dialects.openai.responses.tools import Listed
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import read_body, understood
+from tenuto.runtime.http.body import received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.follower import Follower
@@ -40,7 +40,7 @@ class Responses:
         """Answer one request."""
         listed = servers_tools(self.runner)
         reader = partial(read_responses, headers=request.headers, principal=principal_of(request), listed=listed)
-        wanted = await understood(await read_body(request), reader)
+        wanted = await received(request, reader)
         asked = self._with_temperature(wanted)
         with _following(wanted.turn):
             leg = await self._begin(wanted, asked)
@@ -71,7 +71,7 @@ class Responses:
         """How many tokens the model would read."""
         listed = servers_tools(self.runner)
         reader = partial(read_count, headers=request.headers, principal=principal_of(request), listed=listed)
-        turn = await understood(await read_body(request), reader)
+        turn = await received(request, reader)
         with _following(turn):
             tokens = await self.runner.preview(turn)
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))

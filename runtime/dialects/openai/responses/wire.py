@@ -12,7 +12,7 @@ from tenuto.runtime.http.body import Wire
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description
 
-MOST_ITEMS = 40_000
+MOST_ITEMS = 20_000
 MOST_INCLUDED = 64
 
 ELSEWHERE = frozenset(
