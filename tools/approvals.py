@@ -72,13 +72,13 @@ def decide(
     `client_can_answer`: the request opted into events, so that its client can be asked. `remembered`: a person has
     approved this tool for the rest of the session. A request only ever tightens.
     """
-    decision = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
-    if request_setting is not None and request_setting.strictness > decision.permission.strictness:
+    verdict = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
+    if request_setting is not None and request_setting.strictness > verdict.permission.strictness:
         denied = f"The tool call {tool_name} was denied: " if request_setting is Permission.DENY else ""
-        decision = Verdict(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
-    if decision.permission is Permission.ASK and remembered:
+        verdict = Verdict(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
+    if verdict.permission is Permission.ASK and remembered:
         return Verdict(Permission.AUTO, "It has been approved for the rest of this session.")
-    return decision
+    return verdict
 
 
 def _settled(

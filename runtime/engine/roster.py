@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from tenuto.runtime.engine.messages import LASTING, State
-from tenuto.runtime.engine.sequence import Happening, Sequence
+from tenuto.runtime.engine.sequence import Sequence, SequenceTrigger
 
 Table = Mapping[str, Sequence]
 """Sequences by id, in the order in which they came into their state, or were sent to its end."""
@@ -33,10 +33,10 @@ class Roster:
         """The sequence of that id."""
         return self._known.get(id)
 
-    def on(self, sequence: Sequence, happening: Happening) -> None:
+    def on(self, sequence: Sequence, trigger: SequenceTrigger) -> None:
         """Move a sequence, which may be new, to its next state. Raises IllegalTransition, with nothing changed."""
         before = sequence.state
-        sequence.on(happening)
+        sequence.on(trigger)
         self._tables[before].pop(sequence.id, None)
         if sequence.state is State.RELEASED:
             self._known.pop(sequence.id, None)

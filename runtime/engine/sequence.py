@@ -16,7 +16,7 @@ _DIGITS = 6
 """Figures are told to the microsecond."""
 
 
-class Happening(StrEnum):
+class SequenceTrigger(StrEnum):
     """What can happen to a sequence."""
 
     SUBMIT = "submit"
@@ -30,23 +30,23 @@ class Happening(StrEnum):
     RELEASE = "release"
 
 
-TRANSITIONS: dict[tuple[State, Happening], State] = {
+TRANSITIONS: dict[tuple[State, SequenceTrigger], State] = {
     # A new sequence is a paused one that holds nothing yet.
-    (State.PAUSED, Happening.SUBMIT): State.WAITING,
-    (State.WAITING, Happening.ADMIT): State.PREFILLING,
-    (State.PREFILLING, Happening.READ): State.DECODING,
-    (State.DECODING, Happening.BLOCK): State.BLOCKED,
-    (State.BLOCKED, Happening.UNBLOCK): State.WAITING,
-    (State.DECODING, Happening.STOP): State.PAUSED,
-    (State.WAITING, Happening.CANCEL): State.PAUSED,
-    (State.PREFILLING, Happening.CANCEL): State.PAUSED,
-    (State.DECODING, Happening.CANCEL): State.PAUSED,
-    (State.BLOCKED, Happening.CANCEL): State.PAUSED,
-    (State.WAITING, Happening.FAIL): State.FAILED,
-    (State.PREFILLING, Happening.FAIL): State.FAILED,
-    (State.DECODING, Happening.FAIL): State.FAILED,
-    (State.PAUSED, Happening.RELEASE): State.RELEASED,
-    (State.FAILED, Happening.RELEASE): State.RELEASED,
+    (State.PAUSED, SequenceTrigger.SUBMIT): State.WAITING,
+    (State.WAITING, SequenceTrigger.ADMIT): State.PREFILLING,
+    (State.PREFILLING, SequenceTrigger.READ): State.DECODING,
+    (State.DECODING, SequenceTrigger.BLOCK): State.BLOCKED,
+    (State.BLOCKED, SequenceTrigger.UNBLOCK): State.WAITING,
+    (State.DECODING, SequenceTrigger.STOP): State.PAUSED,
+    (State.WAITING, SequenceTrigger.CANCEL): State.PAUSED,
+    (State.PREFILLING, SequenceTrigger.CANCEL): State.PAUSED,
+    (State.DECODING, SequenceTrigger.CANCEL): State.PAUSED,
+    (State.BLOCKED, SequenceTrigger.CANCEL): State.PAUSED,
+    (State.WAITING, SequenceTrigger.FAIL): State.FAILED,
+    (State.PREFILLING, SequenceTrigger.FAIL): State.FAILED,
+    (State.DECODING, SequenceTrigger.FAIL): State.FAILED,
+    (State.PAUSED, SequenceTrigger.RELEASE): State.RELEASED,
+    (State.FAILED, SequenceTrigger.RELEASE): State.RELEASED,
 }
 
 
@@ -122,12 +122,12 @@ class Sequence:
     slot: int | None = None
     open: OpenRound | None = None
 
-    def on(self, happening: Happening) -> None:
+    def on(self, trigger: SequenceTrigger) -> None:
         """Move to the next state, or leave the state unchanged and raise."""
         try:
-            self.state = TRANSITIONS[self.state, happening]
+            self.state = TRANSITIONS[self.state, trigger]
         except KeyError:
-            raise IllegalTransition(f"{happening} while {self.state}") from None
+            raise IllegalTransition(f"{trigger} while {self.state}") from None
 
     @property
     def pending(self) -> int:

@@ -36,7 +36,7 @@ from tenuto.runtime.engine.opening import open_round
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.roster import Roster
 from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, in_turn, plan
-from tenuto.runtime.engine.sequence import Happening, Sequence
+from tenuto.runtime.engine.sequence import Sequence, SequenceTrigger
 from tenuto.threads import Next
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Worker:
             self._events.append(Unknown(command.sequence))
             return
         sequence.named = command.named
-        self._roster.on(sequence, Happening.SUBMIT)
+        self._roster.on(sequence, SequenceTrigger.SUBMIT)
         try:
             sequence.open = open_round(sequence, command, self._pipeline, self._residency)
         except Exception as error:  # what is refused fails its own round
@@ -132,7 +132,7 @@ class Worker:
             return
         sequence.open.window += command.tokens
         if sequence.state is State.BLOCKED:
-            self._roster.on(sequence, Happening.UNBLOCK)
+            self._roster.on(sequence, SequenceTrigger.UNBLOCK)
 
     # Admission.
 
@@ -164,7 +164,7 @@ class Worker:
             logger.exception("the cache of sequence %s cannot be placed", sequence.id)
             self._fail(sequence, error)
             return True
-        self._roster.on(sequence, Happening.ADMIT)
+        self._roster.on(sequence, SequenceTrigger.ADMIT)
         sequence.open.computed += placed.lent
         self._computed += placed.lent
         if sequence.open.admitted is None:  # else it was blocked, and goes on
@@ -233,7 +233,7 @@ class Worker:
                 self._fail(sequence, sample.error)
                 continue
             if sequence.state is State.PREFILLING:
-                self._roster.on(sequence, Happening.READ)
+                self._roster.on(sequence, SequenceTrigger.READ)
                 if sequence.open.first_token is None:
                     sequence.open.first_token = now
             self._take(sequence, sample)
@@ -262,22 +262,22 @@ class Worker:
         elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
             self._stop(sequence, StopCause.LIMIT)
         elif not opened.window:
-            self._roster.on(sequence, Happening.BLOCK)
+            self._roster.on(sequence, SequenceTrigger.BLOCK)
 
     # Ends.
 
     def _stop(self, sequence: Sequence, cause: StopCause) -> None:
-        self._roster.on(sequence, Happening.STOP)
+        self._roster.on(sequence, SequenceTrigger.STOP)
         matched = sequence.open.stops.matched if sequence.open is not None and sequence.open.stops is not None else None
         self._close(sequence, lambda usage: Stopped(sequence.id, cause, usage, matched))
 
     def _cancel(self, sequence: Sequence) -> None:
         if sequence.open is not None:
-            self._roster.on(sequence, Happening.CANCEL)
+            self._roster.on(sequence, SequenceTrigger.CANCEL)
             self._close(sequence, lambda usage: Stopped(sequence.id, StopCause.CANCELLED, usage))
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
-        self._roster.on(sequence, Happening.FAIL)
+        self._roster.on(sequence, SequenceTrigger.FAIL)
         self._close(sequence, lambda usage: Failed(sequence.id, f"{type(error).__name__}: {error}", usage))
         self._release(sequence)
 
@@ -292,7 +292,7 @@ class Worker:
         self._events.append(event(usage))
 
     def _release(self, sequence: Sequence) -> None:
-        self._roster.on(sequence, Happening.RELEASE)
+        self._roster.on(sequence, SequenceTrigger.RELEASE)
         try:
             self._residency.drop(sequence)
         except Exception:  # it is emptied again when it is used again

@@ -6,7 +6,7 @@ from tenuto.errors import AlreadyDecided
 from tenuto.runtime.loop.intake import Admitted
 from tenuto.runtime.loop.requests import KeepAs
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.run_states import Happening, advanced, possible
+from tenuto.runtime.loop.run_states import RunTrigger, advanced, possible
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import BeginLeg, SavePause, SaveRun
@@ -53,7 +53,7 @@ async def decide(
     if decision.approve and decision.remember:
         draft.ahead.approved |= {services.policy.remembered_as(pause.tool)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
-    record = advanced(run.record, Happening.DECIDE, now)
+    record = advanced(run.record, RunTrigger.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
     leg_id = run.leg.answer.leg_id if keep_as is None else pause_id.removeprefix(PAUSE)
     leg = await _leg(services, run, session, leg_id, keep_as) if session.stored else None
@@ -91,10 +91,10 @@ async def _leg(services: Services, run: Run, session: Session, id: str, keep_as:
 
 async def _open_pause(services: Services, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:
     pause = await runs.pause(pause_id)
-    if pause is None or pause.status is not PauseStatus.OPEN or not possible(run.record.status, Happening.DECIDE):
+    if pause is None or pause.status is not PauseStatus.OPEN or not possible(run.record.status, RunTrigger.DECIDE):
         state = "over" if pause is None else pause.status.value
         raise AlreadyDecided(f"the approval {pause_id} is already {state}")
     if pause.expires_at <= services.clock():
-        await runs.close(run, session, Happening.EXPIRE)
+        await runs.close(run, session, RunTrigger.EXPIRE)
         raise AlreadyDecided(f"the approval {pause_id} has expired")
     return pause

@@ -21,7 +21,7 @@ from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length
 from tenuto.runtime.loop.run import STOP_S, Run
-from tenuto.runtime.loop.run_states import Happening, advanced
+from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
@@ -143,10 +143,10 @@ class Intake:
         if not run.record.status.is_open:
             return None
         if run.record.status is not RunStatus.PAUSED:
-            await self._runs.close(run, session, Happening.INTERRUPT)  # its end could not be kept
+            await self._runs.close(run, session, RunTrigger.INTERRUPT)  # its end could not be kept
             return None
         if run.record.expires_at is not None and run.record.expires_at <= self._services.clock():
-            await self._runs.close(run, session, Happening.EXPIRE)
+            await self._runs.close(run, session, RunTrigger.EXPIRE)
             return None
         if run.record.reason is not PauseReason.CLIENT_TOOL:
             pause = run.snapshot().pause
@@ -185,7 +185,7 @@ class Intake:
         options = await constrained(model.codec, options, turn.response)
         record = advanced(
             run.record,
-            Happening.ANSWER,
+            RunTrigger.ANSWER,
             now,
             model=model.id,
             options=options.dump(),
@@ -220,7 +220,7 @@ class Intake:
         options = await constrained(model.codec, options, turn.response)
         draft = Draft(session, *found.begin)
         draft.cut(keep)
-        ended = None if superseded is None else await self._runs.closing(superseded, draft, Happening.SUPERSEDE)
+        ended = None if superseded is None else await self._runs.closing(superseded, draft, RunTrigger.SUPERSEDE)
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         options, whole = await _read(turn, model, options, session, keep, draft.items)

@@ -25,7 +25,7 @@ from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, res
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.run_states import Happening
+from tenuto.runtime.loop.run_states import RunTrigger
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.text import TextStream
 from tenuto.sessions.items import Item
@@ -81,21 +81,21 @@ class Leg:
                 pass
         except anyio.get_cancelled_exc_class():
             if self.run.cancelling:
-                await self._break_off(Happening.CANCEL, StopReason.CANCELLED)
+                await self._break_off(RunTrigger.CANCEL, StopReason.CANCELLED)
             else:
                 await self._break_off(
-                    Happening.INTERRUPT, StopReason.INTERRUPTED, ShuttingDown("the server is stopping")
+                    RunTrigger.INTERRUPT, StopReason.INTERRUPTED, ShuttingDown("the server is stopping")
                 )
             raise
         except ShuttingDown as error:
-            await self._break_off(Happening.INTERRUPT, StopReason.INTERRUPTED, error)
+            await self._break_off(RunTrigger.INTERRUPT, StopReason.INTERRUPTED, error)
         except TenutoError as error:
             logger.warning("run %s failed: %s", self.run.id, error)
-            await self._break_off(Happening.FAIL, StopReason.ERROR, error)
+            await self._break_off(RunTrigger.FAIL, StopReason.ERROR, error)
         except Exception:
             logger.exception("run %s failed", self.run.id)
             await self._break_off(
-                Happening.FAIL, StopReason.ERROR, TenutoError("internal error; the server's log has the details")
+                RunTrigger.FAIL, StopReason.ERROR, TenutoError("internal error; the server's log has the details")
             )
         finally:
             self._give_back_place()
@@ -115,7 +115,7 @@ class Leg:
             self._prompt = await read(self.model.codec, options.tools, self.session.ledgers, len(items), items)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
-            await self._kept.end(Happening.CUT, StopReason.LENGTH)
+            await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
             return False
         extend(self._kept.draft, self._prompt)
         self._begin_round(tokens)
@@ -200,10 +200,10 @@ class Leg:
                 raise ShuttingDown("the engine has stopped")
             case StopCause.LIMIT:
                 self.run.drop_cut_calls()
-                await self._kept.end(Happening.CUT, StopReason.LENGTH)
+                await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
                 return False
         if not outcome.item.calls:
-            await self._kept.end(Happening.COMPLETE, self._last_round or StopReason(outcome.cause.value))
+            await self._kept.end(RunTrigger.COMPLETE, self._last_round or StopReason(outcome.cause.value))
             return False
         self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.services.policy.repeatable)
         return True
@@ -289,9 +289,9 @@ class Leg:
         self._kept.draft.add([*shown, *self.then])
         self.calls, self.then = [], ()
         if not_run:
-            await self._kept.end(Happening.COMPLETE, StopReason.MAX_TOOL_ROUNDS)
+            await self._kept.end(RunTrigger.COMPLETE, StopReason.MAX_TOOL_ROUNDS)
         elif not fits:
-            await self._kept.end(Happening.CUT, StopReason.LENGTH)
+            await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
         return fits and not not_run
 
     def _count_call(self, name: str, status: ToolStatus) -> None:
@@ -301,7 +301,7 @@ class Leg:
 
     # An end before its time.
 
-    async def _break_off(self, happening: Happening, stop_reason: StopReason, error: TenutoError | None = None) -> None:
+    async def _break_off(self, trigger: RunTrigger, stop_reason: StopReason, error: TenutoError | None = None) -> None:
         """End the run before its time: the model stops, and calls without a result get one that says so."""
         with anyio.CancelScope(shield=True):
             try:
@@ -309,7 +309,7 @@ class Leg:
                 self.run.drop_cut_calls()
                 if self.calls:
                     await self._draft_stand_ins(stop_reason)
-                await self._kept.end(happening, stop_reason, error)
+                await self._kept.end(trigger, stop_reason, error)
             except Exception as failure:
                 self._lose_end(failure, error)
 

@@ -16,7 +16,7 @@ from tenuto.runtime.loop.answer import announced
 from tenuto.runtime.loop.events import RunDone, RunPaused, StopReason
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.run_states import TABLE, Happening, advanced
+from tenuto.runtime.loop.run_states import TABLE, RunTrigger, advanced
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import Beside, EndLeg, SaveCall, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
@@ -97,16 +97,16 @@ class LegCommits:
     async def _pause(self, event: RunPaused, calls: Sequence[PendingCall], *changes: Beside) -> None:
         waiting = {"reason": event.reason, "expires_at": event.expires_at}
         saved = [SaveCall(pending.record) for pending in calls]
-        await self._close(Happening.PAUSE, event, calls, *saved, *changes, **waiting)
+        await self._close(RunTrigger.PAUSE, event, calls, *saved, *changes, **waiting)
 
     # Ends.
 
-    async def end(self, happening: Happening, stop_reason: StopReason, error: TenutoError | None = None) -> None:
+    async def end(self, trigger: RunTrigger, stop_reason: StopReason, error: TenutoError | None = None) -> None:
         """The run has ended, with all that is in the draft."""
         self.draft.ahead.open_run = None
         text, code = (None, None) if error is None else (str(error), error.code)
-        event = RunDone(TABLE[RunStatus.RUNNING, happening].to, stop_reason, text, code)
-        await self._close(happening, event, (), stop_reason=stop_reason.value, error=text)
+        event = RunDone(TABLE[RunStatus.RUNNING, trigger].to, stop_reason, text, code)
+        await self._close(trigger, event, (), stop_reason=stop_reason.value, error=text)
         self._count_end(event.status)
 
     def lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
@@ -125,7 +125,7 @@ class LegCommits:
 
     async def _close(
         self,
-        happening: Happening,
+        trigger: RunTrigger,
         event: RunPaused | RunDone,
         waiting: Sequence[PendingCall],
         *changes: Beside,
@@ -134,7 +134,7 @@ class LegCommits:
         """Commit how the leg ended, then tell it. `waiting`: the calls that the run waits with."""
         run = self._run
         figures = {"usage": run.usage_json(), "answer": run.answer_at(event)}
-        record = advanced(run.record, happening, self._services.clock(), **figures, **fields)
+        record = advanced(run.record, trigger, self._services.clock(), **figures, **fields)
         end = run.leg_end(record, len(self.draft.items), event)
         run.leg.is_ending = True
         place, told = run.to_keep(event)

@@ -42,10 +42,10 @@ class Policy:
 
     def decide_direct(self, tool: str, *, has_word: bool) -> Verdict:
         """Whether a tool may be called from outside any session. `has_word`: a person has approved this very call."""
-        decision = self.decide(tool, request=None, can_answer=True, remembered=has_word)
-        if decision.permission is Permission.ASK:
+        verdict = self.decide(tool, request=None, can_answer=True, remembered=has_word)
+        if verdict.permission is Permission.ASK:
             return Verdict(Permission.ASK, NOBODY_ASKED.format(tool=tool))
-        return decision
+        return verdict
 
     def remembered_as(self, tool: str) -> str:
         """What stands in a session for the approval of a tool as it is now: another definition is not approved."""

@@ -1,4 +1,4 @@
-"""A run's life: a table of (status, happening) -> status, with what each row sets and clears. Pure.
+"""A run's life: a table of (status, trigger) -> status, with what each row sets and clears. Pure.
 
 Only `advanced` makes a run's record of another, so what is not in the table cannot happen to a run. docs/run-states.md
 is drawn from it.
@@ -12,7 +12,7 @@ from typing import Any
 from tenuto.sessions.records import RunRecord, RunStatus
 
 
-class Happening(StrEnum):
+class RunTrigger(StrEnum):
     """What can happen to a run."""
 
     PAUSE = "pause"
@@ -35,7 +35,7 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where a happening leads, the fields that it must and may set, and those that it clears."""
+    """Where a trigger leads, the fields that it must and may set, and those that it clears."""
 
     to: RunStatus
     sets: frozenset[str] = frozenset()
@@ -62,41 +62,41 @@ def _ends_waiting(to: RunStatus) -> Row:
     return Row(to, sets=_END, clears=_WAIT | _OPEN)
 
 
-TABLE: dict[tuple[RunStatus, Happening], Row] = {
-    (RunStatus.RUNNING, Happening.PAUSE): Row(RunStatus.PAUSED, sets=_WAIT | _FIGURES),
-    (RunStatus.PAUSED, Happening.ANSWER): Row(RunStatus.RUNNING, sets=_REQUEST, clears=_WAIT),
-    (RunStatus.PAUSED, Happening.DECIDE): Row(RunStatus.RUNNING, clears=_WAIT),
-    (RunStatus.RUNNING, Happening.COMPLETE): _ends(RunStatus.COMPLETED),
-    (RunStatus.RUNNING, Happening.CUT): _ends(RunStatus.INCOMPLETE),
-    (RunStatus.RUNNING, Happening.CANCEL): _ends(RunStatus.CANCELLED),
-    (RunStatus.RUNNING, Happening.FAIL): _ends(RunStatus.FAILED),
-    (RunStatus.RUNNING, Happening.INTERRUPT): _ends(RunStatus.INTERRUPTED),
-    (RunStatus.PAUSED, Happening.CANCEL): _ends_waiting(RunStatus.CANCELLED),
-    (RunStatus.PAUSED, Happening.SUPERSEDE): _ends_waiting(RunStatus.SUPERSEDED),
-    (RunStatus.PAUSED, Happening.EXPIRE): _ends_waiting(RunStatus.EXPIRED),
+TABLE: dict[tuple[RunStatus, RunTrigger], Row] = {
+    (RunStatus.RUNNING, RunTrigger.PAUSE): Row(RunStatus.PAUSED, sets=_WAIT | _FIGURES),
+    (RunStatus.PAUSED, RunTrigger.ANSWER): Row(RunStatus.RUNNING, sets=_REQUEST, clears=_WAIT),
+    (RunStatus.PAUSED, RunTrigger.DECIDE): Row(RunStatus.RUNNING, clears=_WAIT),
+    (RunStatus.RUNNING, RunTrigger.COMPLETE): _ends(RunStatus.COMPLETED),
+    (RunStatus.RUNNING, RunTrigger.CUT): _ends(RunStatus.INCOMPLETE),
+    (RunStatus.RUNNING, RunTrigger.CANCEL): _ends(RunStatus.CANCELLED),
+    (RunStatus.RUNNING, RunTrigger.FAIL): _ends(RunStatus.FAILED),
+    (RunStatus.RUNNING, RunTrigger.INTERRUPT): _ends(RunStatus.INTERRUPTED),
+    (RunStatus.PAUSED, RunTrigger.CANCEL): _ends_waiting(RunStatus.CANCELLED),
+    (RunStatus.PAUSED, RunTrigger.SUPERSEDE): _ends_waiting(RunStatus.SUPERSEDED),
+    (RunStatus.PAUSED, RunTrigger.EXPIRE): _ends_waiting(RunStatus.EXPIRED),
 }
 
 
-class IllegalHappening(Exception):
+class IllegalRunTransition(Exception):
     """A bug: what happened cannot happen to a run of this status. Nothing has changed."""
 
 
-def possible(status: RunStatus, happening: Happening) -> bool:
+def possible(status: RunStatus, trigger: RunTrigger) -> bool:
     """Whether this can happen to a run of this status."""
-    return (status, happening) in TABLE
+    return (status, trigger) in TABLE
 
 
-def advanced(record: RunRecord, happening: Happening, now: float, **fields: Any) -> RunRecord:
-    """The run's record after a happening at `now`, with what it sets.
+def advanced(record: RunRecord, trigger: RunTrigger, now: float, **fields: Any) -> RunRecord:
+    """The run's record after a trigger at `now`, with what it sets.
 
     Raises:
-        IllegalHappening: it cannot happen to this run, or it sets other fields.
+        IllegalRunTransition: it cannot happen to this run, or it sets other fields.
     """
-    row = TABLE.get((record.status, happening))
+    row = TABLE.get((record.status, trigger))
     if row is None:
-        raise IllegalHappening(f"{happening} while {record.status}")
+        raise IllegalRunTransition(f"{trigger} while {record.status}")
     if not _fits(row, fields.keys()):
-        raise IllegalHappening(f"{happening} sets {sorted(row.sets)} and may set {sorted(row.may_set)}: {[*fields]}")
+        raise IllegalRunTransition(f"{trigger} sets {sorted(row.sets)} and may set {sorted(row.may_set)}: {[*fields]}")
     changed: dict[str, Any] = dict.fromkeys(row.clears) | fields
     return replace(record, status=row.to, updated_at=now, **changed)
 

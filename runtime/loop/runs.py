@@ -13,7 +13,7 @@ from tenuto.runtime.loop.pending import PendingCall, closing, results_of
 from tenuto.runtime.loop.recent import Recent
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.loop.run_states import Happening, advanced
+from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions.changes import EndLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
@@ -38,11 +38,11 @@ DUE = 0.0
 """The deadline of a run that is to be closed as soon as that can be."""
 
 _WHY = {
-    Happening.CANCEL: (StopReason.CANCELLED, "cancelled"),
-    Happening.INTERRUPT: (StopReason.INTERRUPTED, "interrupted"),
-    Happening.FAIL: (StopReason.ERROR, "error"),
-    Happening.EXPIRE: (StopReason.EXPIRED, "no answer came in time"),
-    Happening.SUPERSEDE: (StopReason.SUPERSEDED, "the client went on"),
+    RunTrigger.CANCEL: (StopReason.CANCELLED, "cancelled"),
+    RunTrigger.INTERRUPT: (StopReason.INTERRUPTED, "interrupted"),
+    RunTrigger.FAIL: (StopReason.ERROR, "error"),
+    RunTrigger.EXPIRE: (StopReason.EXPIRED, "no answer came in time"),
+    RunTrigger.SUPERSEDE: (StopReason.SUPERSEDED, "the client went on"),
 }
 """How a run that waits ends: its stop reason, and what its calls without a result get to say."""
 
@@ -197,33 +197,33 @@ class Runs:
             run.past_pauses[pause.id] = pause.ended(status, self._services.clock())
             self._askers[pause.id] = run
 
-    async def close(self, run: Run, session: Session, happening: Happening) -> None:
+    async def close(self, run: Run, session: Session, trigger: RunTrigger) -> None:
         """End a run that has no leg under way; calls without a result get one that says so. Commits, then tells."""
         draft = Draft(session)
         draft.save()
         draft.ahead.open_run = None
-        record = await self.closing(run, draft, happening)
+        record = await self.closing(run, draft, trigger)
         with self.unsettling(run):
             await self._services.directory.commit(draft)
         self.closed(run, record)
 
-    async def closing(self, run: Run, draft: Draft, happening: Happening) -> RunRecord:
+    async def closing(self, run: Run, draft: Draft, trigger: RunTrigger) -> RunRecord:
         """Let a draft end a run that has no leg under way; the record that the run has once the draft is kept."""
         now, error = self._services.clock(), None
         if run.unkept_end is not None:
-            happening, error = Happening.FAIL, run.unkept_end.error
-        stop_reason, why = _WHY[happening]
+            trigger, error = RunTrigger.FAIL, run.unkept_end.error
+        stop_reason, why = _WHY[trigger]
         calls = await self.calls(run, draft.session)
         results = await self._fitted(run, draft.session, results_of(calls, why))
         draft.also(*closing(calls, results, now))
         open_calls = {call.id for call in outstanding(draft.items)}
         if any(pending.call.id in open_calls for pending in calls):  # else the draft has cut their round
             draft.add(results)
-        ended = _ended(happening is Happening.EXPIRE)
+        ended = _ended(trigger is RunTrigger.EXPIRE)
         asked = [run.pause] if run.pause is not None else await self._store.run_pauses(run.id)
         draft.also(*(SavePause(pause.ended(ended, now)) for pause in asked if pause.status is PauseStatus.OPEN))
         more = {} if error is None else {"error": error}
-        record = advanced(run.record, happening, now, stop_reason=stop_reason.value, **more)
+        record = advanced(run.record, trigger, now, stop_reason=stop_reason.value, **more)
         draft.also(SaveRun(record))
         if run.record.status is RunStatus.RUNNING:
             draft.also(*run.to_keep()[1], EndLeg(_end_of_leg(run, record, len(draft.items))))

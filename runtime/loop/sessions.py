@@ -13,7 +13,7 @@ from tenuto.runtime.loop.intake import Found
 from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import STOP_S, Run
-from tenuto.runtime.loop.run_states import Happening
+from tenuto.runtime.loop.run_states import RunTrigger
 from tenuto.runtime.loop.runs import DUE, Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions import transfer
@@ -111,7 +111,7 @@ class Sessions:
         if run.is_in_doubt:
             run = await self._runs.find(run_id)
         if run.record.status.is_open:
-            await self._close(run, Happening.CANCEL)
+            await self._close(run, RunTrigger.CANCEL)
         return run
 
     async def expire(self) -> None:
@@ -165,11 +165,11 @@ class Sessions:
         if run.working:
             return
         if run.record.status is RunStatus.RUNNING:
-            await self._close(run, Happening.INTERRUPT)
+            await self._close(run, RunTrigger.INTERRUPT)
         elif run.record.status is not RunStatus.PAUSED or run.record.expires_at is None:
             self._runs.give_up(run_id)
         elif run.record.expires_at <= self._clock():
-            await self._close(run, Happening.EXPIRE)
+            await self._close(run, RunTrigger.EXPIRE)
         else:
             self._runs.expect(run)
 
@@ -189,10 +189,10 @@ class Sessions:
         if session.open_run is not None:
             run = await self._runs.find(session.open_run)
             if not run.working and run.record.status is RunStatus.RUNNING:
-                await self._close(run, Happening.INTERRUPT)
+                await self._close(run, RunTrigger.INTERRUPT)
 
-    async def _close(self, run: Run, happening: Happening) -> None:
-        await self._runs.close(run, await self._runs.session(run), happening)
+    async def _close(self, run: Run, trigger: RunTrigger) -> None:
+        await self._runs.close(run, await self._runs.session(run), trigger)
 
     async def _existing(self, principal: str, id: str) -> Session:
         session = await self._directory.get(principal, id)

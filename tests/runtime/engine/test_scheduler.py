@@ -79,15 +79,15 @@ class Line:
 @given(
     budget=st.builds(Budget, tokens=st.integers(1, 4), chunk=st.integers(1, 4)),
     first=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    happenings=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", *["nothing"] * 6]), max_size=20),
+    events=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", *["nothing"] * 6]), max_size=20),
     start=TURNS,
 )
 def test_everybody_is_fed_in_a_bounded_number_of_steps_whoever_comes_and_goes(
-    budget: Budget, first: tuple[int, int], happenings: list[str], start: int
+    budget: Budget, first: tuple[int, int], events: list[str], start: int
 ) -> None:
     decoding, prefilling = Line(decoders(first[0])), Line([entry.id for entry in prefills([1] * first[1])])
     most = 8
-    for turn, happening in enumerate([*happenings, *["nothing"] * 20], start):
+    for turn, happening in enumerate([*events, *["nothing"] * 20], start):
         members = len(decoding.ids) + len(prefilling.ids)
         if happening == "decoder" and members < most:
             decoding.ids.append(f"d{turn}")

@@ -3,22 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.runtime.engine.messages import State
-from tenuto.runtime.engine.sequence import TRANSITIONS, Happening, IllegalTransition, Sequence
+from tenuto.runtime.engine.sequence import TRANSITIONS, IllegalTransition, Sequence, SequenceTrigger
 
-HAPPENINGS = st.sampled_from(Happening)
+TRIGGERS = st.sampled_from(SequenceTrigger)
 
 
-@given(st.lists(HAPPENINGS))
-def test_whatever_happens_follows_the_table_or_raises_and_changes_nothing(happenings: list[Happening]) -> None:
+@given(st.lists(TRIGGERS))
+def test_whatever_happens_follows_the_table_or_raises_and_changes_nothing(triggers: list[SequenceTrigger]) -> None:
     sequence = Sequence("s", "alice")
-    for happening in happenings:
+    for trigger in triggers:
         before = sequence.state
-        if (before, happening) in TRANSITIONS:
-            sequence.on(happening)
-            assert sequence.state is TRANSITIONS[before, happening]
+        if (before, trigger) in TRANSITIONS:
+            sequence.on(trigger)
+            assert sequence.state is TRANSITIONS[before, trigger]
         else:
-            with pytest.raises(IllegalTransition, match=f"{happening} while {before}"):
-                sequence.on(happening)
+            with pytest.raises(IllegalTransition, match=f"{trigger} while {before}"):
+                sequence.on(trigger)
             assert sequence.state is before
 
 
@@ -35,16 +35,16 @@ def test_every_state_can_be_reached_from_the_first_and_from_every_state_the_end(
     assert all(State.RELEASED in reached(state) for state in State)
 
 
-@given(HAPPENINGS)
-def test_nothing_happens_to_a_released_sequence(happening: Happening) -> None:
+@given(TRIGGERS)
+def test_nothing_happens_to_a_released_sequence(trigger: SequenceTrigger) -> None:
     with pytest.raises(IllegalTransition):
-        Sequence("s", "alice", state=State.RELEASED).on(happening)
+        Sequence("s", "alice", state=State.RELEASED).on(trigger)
 
 
-@given(HAPPENINGS)
-def test_a_failed_sequence_can_only_be_released(happening: Happening) -> None:
-    assert ((State.FAILED, happening) in TRANSITIONS) == (happening is Happening.RELEASE)
+@given(TRIGGERS)
+def test_a_failed_sequence_can_only_be_released(trigger: SequenceTrigger) -> None:
+    assert ((State.FAILED, trigger) in TRANSITIONS) == (trigger is SequenceTrigger.RELEASE)
 
 
 def test_no_round_begins_while_one_is_open() -> None:
-    assert [before for before, happening in TRANSITIONS if happening is Happening.SUBMIT] == [State.PAUSED]
+    assert [before for before, trigger in TRANSITIONS if trigger is SequenceTrigger.SUBMIT] == [State.PAUSED]

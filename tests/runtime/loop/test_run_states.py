@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.runtime.loop.run_states import TABLE, Happening, IllegalHappening, advanced, possible
+from tenuto.runtime.loop.run_states import TABLE, IllegalRunTransition, RunTrigger, advanced, possible
 from tenuto.sessions.records import PauseReason, RunRecord, RunStatus
 
 VALUES: dict[str, Any] = {
@@ -24,18 +24,18 @@ VALUES: dict[str, Any] = {
 BEGUN = RunRecord("r", "u", "alice", "m", RunStatus.RUNNING, 1.0, 1.0, 0, {}, {})
 
 
-@given(st.lists(st.sampled_from(Happening), max_size=12))
-def test_every_course_of_a_run_follows_the_table(course: list[Happening]) -> None:
+@given(st.lists(st.sampled_from(RunTrigger), max_size=12))
+def test_every_course_of_a_run_follows_the_table(course: list[RunTrigger]) -> None:
     """Whatever happens in whatever order: a run that waits says for what, one that does not says nothing of it, one
     that has ended says why, and nothing happens to it any more."""
     record = BEGUN
-    for now, happening in enumerate(course, 2):
-        if not possible(record.status, happening):
-            with pytest.raises(IllegalHappening):
-                advanced(record, happening, now)
+    for now, trigger in enumerate(course, 2):
+        if not possible(record.status, trigger):
+            with pytest.raises(IllegalRunTransition):
+                advanced(record, trigger, now)
             continue
-        row = TABLE[record.status, happening]
-        before, record = record, advanced(record, happening, now, **{name: VALUES[name] for name in row.sets})
+        row = TABLE[record.status, trigger]
+        before, record = record, advanced(record, trigger, now, **{name: VALUES[name] for name in row.sets})
         assert (record.status, record.updated_at) == (row.to, now)
         changed = {f.name for f in fields(record) if getattr(record, f.name) != getattr(before, f.name)}
         assert changed <= row.sets | row.clears | {"status", "updated_at"}
@@ -43,22 +43,22 @@ def test_every_course_of_a_run_follows_the_table(course: list[Happening]) -> Non
         assert (record.expires_at is not None) == (record.status is RunStatus.PAUSED)
         assert (record.stop_reason is not None) == (not record.status.is_open)
     if not record.status.is_open:
-        assert not any(possible(record.status, happening) for happening in Happening)
+        assert not any(possible(record.status, trigger) for trigger in RunTrigger)
 
 
-@pytest.mark.parametrize(("status", "happening"), list(TABLE))
-def test_a_happening_sets_what_it_must_and_nothing_that_it_may_not(status: RunStatus, happening: Happening) -> None:
-    row = TABLE[status, happening]
+@pytest.mark.parametrize(("status", "trigger"), list(TABLE))
+def test_a_happening_sets_what_it_must_and_nothing_that_it_may_not(status: RunStatus, trigger: RunTrigger) -> None:
+    row = TABLE[status, trigger]
     waits: dict[str, Any] = {"reason": PauseReason.CLIENT_TOOL, "expires_at": 5.0} if status is RunStatus.PAUSED else {}
     record = RunRecord("r", "u", "alice", "m", status, 1.0, 1.0, 0, {}, {}, **waits)
     must = {name: VALUES[name] for name in row.sets}
     for name in row.sets:
-        with pytest.raises(IllegalHappening):
-            advanced(record, happening, 2.0, **{key: value for key, value in must.items() if key != name})
+        with pytest.raises(IllegalRunTransition):
+            advanced(record, trigger, 2.0, **{key: value for key, value in must.items() if key != name})
     for name in VALUES.keys() - row.sets - row.may_set:
-        with pytest.raises(IllegalHappening):
-            advanced(record, happening, 2.0, **must, **{name: VALUES[name]})
-    advanced(record, happening, 2.0, **must, **{name: VALUES[name] for name in row.may_set})
+        with pytest.raises(IllegalRunTransition):
+            advanced(record, trigger, 2.0, **must, **{name: VALUES[name]})
+    advanced(record, trigger, 2.0, **must, **{name: VALUES[name] for name in row.may_set})
 
 
 def test_every_run_can_come_to_an_end_from_wherever_it_is() -> None:
