@@ -2,7 +2,7 @@
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
 #   make thorough  the tests that show at length what others show in short
-#   make clients install agent clients from npm, and drive them against a server
+#   make clients install agent clients and MCP servers of others, and drive a server with them
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
@@ -44,7 +44,7 @@ test: $(VENV)/.dev
 	$(BIN)/pytest -q -m 'alone and not clients' $(ARGS) || test $$? -eq 5
 
 clients: $(VENV)/.dev
-	$(BIN)/pytest -q -m clients tests/clients $(ARGS)
+	$(BIN)/pytest -q -m clients tests/clients tests/third_party $(ARGS)
 
 thorough: $(VENV)/.dev
 	$(BIN)/pytest -q -n auto --dist worksteal -m thorough $(ARGS)
