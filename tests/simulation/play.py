@@ -171,7 +171,7 @@ class Play:
             return
         self.faults.touch()
         await self._stop()
-        if server is self.server:
+        if server is self.server and not server.process.dead:  # else a crash in the drain has begun the next one
             await self._begin(server.url)
 
     async def _stop(self) -> None:
