@@ -23,6 +23,7 @@ from tenuto.runtime.config import Settings
 from tenuto.runtime.garbage import Collector
 from tenuto.runtime.http.connection_table import Table
 from tenuto.runtime.http.connections import Bounds, Connection, check
+from tenuto.runtime.http.sockets import Socket
 from tenuto.runtime.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
@@ -74,15 +75,18 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: App, url: str, settings: Settings, watchdog: Watchdog | None = None) -> None:
         bounds = Bounds(settings.arrival_s, settings.patience_s, settings.max_connections, settings.max_head_bytes)
-        connection: Any = functools.partial(
-            Connection, bounds, Table(bounds.most), app.errors_of
-        )  # uvicorn calls it as it would call a class
+        table = Table(bounds.most)
+        # uvicorn calls these as it would call a class.
+        connection: Any = functools.partial(Connection, bounds, table, app.errors_of)
+        socket: Any = functools.partial(Socket, table, bounds.patience_s)
         super().__init__(
             uvicorn.Config(
                 app.asgi,
                 http=connection,
                 lifespan="off",
-                ws="none",
+                ws=socket,
+                ws_max_size=settings.max_body_bytes,
+                ws_per_message_deflate=False,
                 access_log=False,
                 log_config=None,
                 server_header=False,

@@ -139,6 +139,17 @@ class MethodNotAllowed(TenutoError):
         super().__init__(f"{method} {path}: method not allowed")
 
 
+class UpgradeRequired(TenutoError):
+    """There is a WebSocket at this path, and the request does not ask for one."""
+
+    code = "upgrade_required"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"GET {path} opens a WebSocket: ask for it with Connection: Upgrade and Upgrade: websocket, or use POST"
+        )
+
+
 class BodyTooLarge(TenutoError):
     """The request's body is over the limit."""
 

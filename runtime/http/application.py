@@ -8,13 +8,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tenuto.errors import MethodNotAllowed, UnknownUrl
 from tenuto.runtime.http.auth import Authentication, Keys
 from tenuto.runtime.http.dialect import Dialect, Dialects, dialect_of, errors_of, recognise
 from tenuto.runtime.http.guard import Guard
-from tenuto.runtime.http.refusal import UnknownScope
+from tenuto.runtime.http.refusal import UnknownScope, refuse
 from tenuto.runtime.http.routes import DocumentedRoute
 
 
@@ -73,7 +74,15 @@ class _Dispatch:
         self._apps = {dialect.name: _routed(dialect) for dialect in dialects.all}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._apps[dialect_of(scope).name](scope, receive, send)
+        dialect = dialect_of(scope)
+        if scope["type"] == "websocket" and not _has_socket(dialect, scope["path"]):
+            await refuse(UnknownUrl("WebSocket", scope["path"]), scope, receive, send)
+        else:
+            await self._apps[dialect.name](scope, receive, send)
+
+
+def _has_socket(dialect: Dialect, path: str) -> bool:
+    return any(isinstance(route, WebSocketRoute) and route.path_regex.match(path) for route in dialect.routes)
 
 
 def _routed(dialect: Dialect) -> Starlette:

@@ -17,6 +17,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tenuto.errors import HeadTooLarge, InvalidRequest, Overloaded, TenutoError
 from tenuto.runtime.http.connection_table import Table
 from tenuto.runtime.http.errors import ErrorForm
+from tenuto.runtime.http.sockets import Socket
+from tenuto.runtime.http.unread import Unread
 from tenuto.sessions.principal import Principal
 
 _REFUSED_AT_ONCE = 256
@@ -63,8 +65,8 @@ class Connection(HttpToolsProtocol):
         """Bytes of the present request: of its head's fields, of all that is no body, and of its body."""
         self._in_head = False
         self._refused_at: float | None = None
-        self._unread = 0
-        self._unread_since = 0.0
+        self._is_handed_over = False
+        self._unread = Unread(bounds.patience_s)
 
     @property
     def holder(self) -> str | None:
@@ -115,8 +117,14 @@ class Connection(HttpToolsProtocol):
             super().data_received(piece)
             if self._refused_at is None and self._around > self._bounds.head_bytes + _FRAMING * self._body:
                 self._refuse(HeadTooLarge(self._bounds.head_bytes))
-            if self._refused_at is not None:
+            if self._refused_at is not None or self._is_handed_over:
                 return
+
+    def handle_websocket_upgrade(self) -> None:
+        """What comes from now on is the WebSocket's, which takes a place of its own."""
+        self._is_handed_over = True
+        self._table.leave(self)
+        super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
@@ -174,7 +182,7 @@ class Connection(HttpToolsProtocol):
             return
         late = self._head_since is not None and now - self._head_since > self._bounds.arrival_s
         refused = self._refused_at is not None and now - self._refused_at > _FAREWELL_S
-        if late or refused or self._reads_nothing(now):
+        if late or refused or self._unread.is_stuck(self.transport, now):
             self.transport.abort()
 
     def _refuse(self, error: TenutoError) -> None:
@@ -205,14 +213,6 @@ class Connection(HttpToolsProtocol):
         response.headers["connection"] = "close"
         await response(scope, receive, send)
 
-    def _reads_nothing(self, now: float) -> bool:
-        """Whether what is to be sent has not become less for longer than the client's patience allows."""
-        size = self.transport.get_write_buffer_size()
-        if size == 0 or size < self._unread or not self._unread:
-            self._unread_since = now
-        self._unread = size
-        return size > 0 and now - self._unread_since > self._bounds.patience_s
-
 
 class _HeadTooLarge(Exception):
     pass
@@ -222,7 +222,7 @@ def check(connections: Iterable[object]) -> None:
     """Close those whose clients are too slow. To be called about once a second."""
     now = time.monotonic()
     for connection in list(connections):
-        if isinstance(connection, Connection):
+        if isinstance(connection, (Connection, Socket)):
             connection.check(now)
 
 

@@ -17,6 +17,7 @@ from tenuto.errors import (
     StoreUnavailable,
     TenutoError,
     Unauthenticated,
+    UpgradeRequired,
 )
 from tenuto.runtime.http.shape import Shape
 
@@ -85,7 +86,7 @@ class ErrorForm:
     def response(self, exc: TenutoError) -> Response:
         """The whole response to a request that fails before anything was sent."""
         status, body = self.entry(type(exc)).status, self.told(exc)
-        return Response(body.encode(), status, {**retry_headers(exc), **self.headers(body)}, "application/json")
+        return Response(body.encode(), status, {**error_headers(exc), **self.headers(body)}, "application/json")
 
 
 def _problem(exc: TenutoError) -> Problem:
@@ -98,8 +99,9 @@ def _problem(exc: TenutoError) -> Problem:
             return Problem(str(exc), exc.code, None, exc.data)
 
 
-def retry_headers(exc: TenutoError) -> dict[str, str]:
-    """Whether and when to try again, as HTTP says it and as the clients of OpenAI and Anthropic read it."""
+def error_headers(exc: TenutoError) -> dict[str, str]:
+    """What HTTP wants to be said beside an error: whether and when to try again, as the clients of OpenAI and Anthropic
+    read it, and what to send instead."""
     match exc:
         case SessionBusy() | Overloaded():
             return {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
@@ -109,5 +111,7 @@ def retry_headers(exc: TenutoError) -> dict[str, str]:
             return {"x-should-retry": "false"}
         case Unauthenticated():
             return {"www-authenticate": "Bearer"}
+        case UpgradeRequired():
+            return {"upgrade": "websocket", "connection": "upgrade"}
         case _:
             return {}

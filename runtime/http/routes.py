@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tenuto.errors import TenutoError
+from tenuto.errors import TenutoError, UpgradeRequired
 from tenuto.runtime.http.dialect import errors_of
 from tenuto.runtime.http.disconnect import ClientGone
 from tenuto.runtime.http.errors import INTERNAL
@@ -81,6 +81,11 @@ class DocumentedRoute(Route):
     def __init__(self, path: str, endpoint: Endpoint, doc: Doc, methods: Sequence[str] = ("GET",)) -> None:
         super().__init__(path, answering_errors(endpoint), methods=methods)
         self.doc = doc
+
+
+async def needs_upgrade(request: Request) -> Response:
+    """For a GET of a path that has a WebSocket."""
+    raise UpgradeRequired(request.url.path)
 
 
 def answering_errors(endpoint: Endpoint) -> Endpoint:

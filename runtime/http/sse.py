@@ -40,6 +40,11 @@ def frame(data: bytes, *, event: str | None = None, number: int | None = None) -
     return b"%s%sdata: %s\n\n" % (name, identity, data)
 
 
+def data_of(frames: bytes) -> list[bytes]:
+    """The data of each event in frames that `frame` made, for those to whom it is sent in another way."""
+    return [event.partition(b"data: ")[2] for event in frames.split(b"\n\n") if event]
+
+
 class EventStream(Response):
     """Sends frames as they come, and what `keep_alive` gives where none has come for `keep_alive_s`.
 

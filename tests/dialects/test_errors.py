@@ -16,7 +16,7 @@ from tenuto.runtime.dialects.anthropic.errors import ERRORS as ANTHROPIC_ERRORS
 from tenuto.runtime.dialects.ollama.errors import ERRORS as OLLAMA_ERRORS
 from tenuto.runtime.dialects.ollama.errors import OLLAMA
 from tenuto.runtime.dialects.openai.errors import ERRORS, OPENAI
-from tenuto.runtime.http.errors import ErrorForm, ErrorTable, retry_headers
+from tenuto.runtime.http.errors import ErrorForm, ErrorTable, error_headers
 
 
 def _all_errors(cls: type[TenutoError] = TenutoError) -> set[type[TenutoError]]:
@@ -126,7 +126,7 @@ def test_openai_bodies(raised: TenutoError, body: dict[str, object]) -> None:
     ],
 )
 def test_who_may_try_again_is_told_so(raised: TenutoError, headers: dict[str, str]) -> None:
-    assert retry_headers(raised) == headers
+    assert error_headers(raised) == headers
 
 
 def test_a_response_has_status_headers_and_body() -> None:
@@ -186,7 +186,7 @@ def test_anthropics_clients_read_the_same_id_in_the_body_and_in_a_header(
     body = json.loads(bytes(response.body))
     assert (response.status_code, body["type"], body["error"]["type"]) == (status, "error", kind)
     assert body["request_id"] == response.headers["request-id"]
-    assert retry_headers(raised).items() <= dict(response.headers).items()
+    assert error_headers(raised).items() <= dict(response.headers).items()
 
 
 def test_anthropics_clients_are_told_of_a_prompt_that_is_too_long_in_words_that_they_parse() -> None:
@@ -219,4 +219,4 @@ def test_anthropics_clients_are_told_of_a_prompt_that_is_too_long_in_words_that_
 def test_ollamas_clients_are_told_in_one_text(raised: TenutoError, status: int, words: str) -> None:
     response = OLLAMA_ERRORS.response(raised)
     assert (response.status_code, json.loads(bytes(response.body))["error"]) == (status, words)
-    assert retry_headers(raised).items() <= dict(response.headers).items()
+    assert error_headers(raised).items() <= dict(response.headers).items()

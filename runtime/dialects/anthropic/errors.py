@@ -43,6 +43,7 @@ from tenuto.errors import (
     UnknownPrevious,
     UnknownUrl,
     UnsupportedParameter,
+    UpgradeRequired,
 )
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
 from tenuto.runtime.http.shape import Shape
@@ -77,6 +78,7 @@ ANTHROPIC: ErrorTable = {
     LegNotFound: WireError(404, "not_found_error"),
     UnknownUrl: WireError(404, "not_found_error"),
     MethodNotAllowed: WireError(405, "invalid_request_error"),
+    UpgradeRequired: WireError(426, "invalid_request_error"),
     BodyTooLarge: WireError(413, "request_too_large"),
     HeadTooLarge: WireError(431, "request_too_large"),
     TookTooLong: _INVALID,

@@ -36,6 +36,7 @@ from tenuto.errors import (
     UnknownPrevious,
     UnknownUrl,
     UnsupportedParameter,
+    UpgradeRequired,
 )
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
 from tenuto.runtime.http.shape import Shape
@@ -74,6 +75,7 @@ OLLAMA: ErrorTable = {
     UnknownPrevious: _INVALID,
     UnknownUrl: _status(404),
     MethodNotAllowed: _status(405),
+    UpgradeRequired: _status(426),
     BodyTooLarge: _status(413),
     HeadTooLarge: _status(431),
     TookTooLong: _INVALID,

@@ -1,5 +1,7 @@
 """OpenAI's dialect: responses, chat and text completions, and what llama-server has beside them."""
 
+from starlette.routing import WebSocketRoute
+
 from tenuto.runtime.dialects.base import DialectServices
 from tenuto.runtime.dialects.openai import operations
 from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
@@ -7,10 +9,11 @@ from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.properties import PropertiesApi
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
+from tenuto.runtime.dialects.openai.responses.socket import ResponseSockets
 from tenuto.runtime.dialects.openai.responses.stored import StoredResponses
 from tenuto.runtime.dialects.openai.tokens import TokenizeApi
 from tenuto.runtime.http.dialect import Dialect
-from tenuto.runtime.http.routes import DocumentedRoute
+from tenuto.runtime.http.routes import DocumentedRoute, needs_upgrade
 
 
 def openai(services: DialectServices) -> Dialect:
@@ -18,6 +21,7 @@ def openai(services: DialectServices) -> Dialect:
     chat = ChatCompletions(services.runner, services.keep_alive_s)
     completions = Completions(services.runner, services.keep_alive_s)
     responses = Responses(services.runner, services.keep_alive_s)
+    sockets = ResponseSockets(responses)
     stored = StoredResponses(services.runner, services.keep_alive_s)
     properties = PropertiesApi(services.runner.models)
     tokens = TokenizeApi(services.runner)
@@ -27,6 +31,8 @@ def openai(services: DialectServices) -> Dialect:
         (
             DocumentedRoute("/v1/chat/completions", chat.create, operations.CHAT, methods=["POST"]),
             DocumentedRoute("/v1/responses", responses.create, operations.RESPONSES, methods=["POST"]),
+            WebSocketRoute("/v1/responses", sockets.open),
+            DocumentedRoute("/v1/responses", needs_upgrade, operations.RESPONSES_SOCKET),
             DocumentedRoute("/v1/responses/input_tokens", responses.count, operations.INPUT_TOKENS, methods=["POST"]),
             DocumentedRoute("/v1/responses/{id}", stored.retrieve, operations.RESPONSE),
             DocumentedRoute("/v1/responses/{id}", stored.delete, operations.DELETE_RESPONSE, methods=["DELETE"]),

@@ -39,6 +39,7 @@ from tenuto.errors import (
     UnknownPrevious,
     UnknownUrl,
     UnsupportedParameter,
+    UpgradeRequired,
 )
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
 from tenuto.runtime.http.shape import Shape
@@ -69,6 +70,7 @@ OPENAI: ErrorTable = {
     LegNotFound: WireError(404, "invalid_request_error", None, lambda e: f"Response with id {e.name!r} not found."),
     UnknownUrl: WireError(404, "invalid_request_error"),
     MethodNotAllowed: WireError(405, "invalid_request_error", "unknown_url"),
+    UpgradeRequired: WireError(426, "invalid_request_error"),
     BodyTooLarge: WireError(413, "invalid_request_error"),
     HeadTooLarge: WireError(431, "invalid_request_error"),
     TookTooLong: WireError(400, "invalid_request_error"),

@@ -19,6 +19,7 @@ from tenuto.errors import (
     ToolFailed,
     UnknownPrevious,
     UnsupportedParameter,
+    UpgradeRequired,
 )
 from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
@@ -93,6 +94,14 @@ RESPONSES = Doc(
     errors=(*GENERATING, AlreadyDecided, UnknownPrevious),
     events=Stream("With `stream`: the events of a response as OpenAI has them.", RESPONSE_EVENTS),
     example={"input": "What is 12 * 7?"},
+)
+RESPONSES_SOCKET = Doc(
+    "Chat",
+    "Create responses over a WebSocket",
+    None,
+    "A WebSocket opens here. Its client sends `response.create` with the fields of a POST, and gets the events of that"
+    " response as messages; then it may send the next one. A request that does not ask for a WebSocket is told so.",
+    errors=(UpgradeRequired, Overloaded),
 )
 INPUT_TOKENS = Doc(
     "Chat",

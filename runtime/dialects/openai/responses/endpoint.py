@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from tenuto.errors import LegNotFound, UnknownPrevious
@@ -20,13 +20,22 @@ from tenuto.runtime.dialects.openai.responses.shapes import TokenCount
 from tenuto.runtime.dialects.openai.responses.tools import Listed
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import received
+from tenuto.runtime.http.body import read_body, received, understood
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.sessions.records import RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request that has been read, with the server's tools as they were then."""
+
+    request: ResponseRequest
+    asked: Asked
+    listed: Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +47,34 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
+        wanted = await self.read(await read_body(request), request)
+        leg = await self.begin(wanted)
+        if wanted.request.stream:
+            return self.stream(leg, wanted)
+        return await self._whole(request, leg, wanted.asked, wanted.listed)
+
+    async def read(self, body: bytes, connection: HTTPConnection) -> Wanted:
+        """What a client wants. Raises what `read_responses` does, and NotFound."""
         listed = servers_tools(self.runner)
-        reader = partial(read_responses, headers=request.headers, principal=principal_of(request), listed=listed)
-        wanted = await received(request, reader)
-        asked = self._with_temperature(wanted)
-        with _following(wanted.turn):
-            leg = await self._begin(wanted, asked)
-        if wanted.stream:
-            encoder = encoder_of(leg, asked, listed, streamed=True)
-            return EventStream(
-                frames(leg, encoder),
-                leg,
-                headers=run_headers(leg),
-                keep_alive=encoder.keep_alive,
-                keep_alive_s=self.keep_alive_s,
-            )
-        return await self._whole(request, leg, asked, listed)
+        reader = partial(read_responses, headers=connection.headers, principal=principal_of(connection), listed=listed)
+        request = await understood(body, reader)
+        return Wanted(request, self._with_temperature(request), listed)
+
+    async def begin(self, wanted: Wanted) -> AnyLeg:
+        """The leg that answers. Raises what the loop does, and UnknownPrevious."""
+        with _following(wanted.request.turn):
+            return await self._begin(wanted.request, wanted.asked)
+
+    def stream(self, leg: AnyLeg, wanted: Wanted) -> EventStream:
+        """The events of a response."""
+        encoder = encoder_of(leg, wanted.asked, wanted.listed, streamed=True)
+        return EventStream(
+            frames(leg, encoder),
+            leg,
+            headers=run_headers(leg),
+            keep_alive=encoder.keep_alive,
+            keep_alive_s=self.keep_alive_s,
+        )
 
     async def _whole(self, request: Request, leg: AnyLeg, asked: Asked, listed: Listed) -> Response:
         """The response once it has ended; one in the background as it stands at once."""
