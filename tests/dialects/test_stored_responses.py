@@ -184,18 +184,60 @@ def test_both_kinds_of_calls_of_a_round_have_their_results_in_a_fork(http: httpx
     assert ones == others == ["84", "sun"]
 
 
+def approval(asked: Any) -> dict[str, Any]:
+    return {"type": "mcp_approval_response", "approval_request_id": asked["id"], "approve": True}
+
+
 def test_an_approval_is_given_by_what_comes_after(http: httpx.Client) -> None:
     tools = [CALCULATOR | {"require_approval": "always"}]
     first = post(http, "12 * 7", tools=tools).json()
     asked = first["output"][-1]
-    word = [{"type": "mcp_approval_response", "approval_request_id": asked["id"], "approve": True}]
-    second = post(http, word, tools=tools, previous_response_id=first["id"]).json()
+    second = post(http, [approval(asked)], tools=tools, previous_response_id=first["id"]).json()
     assert second["output"][-1]["content"][0]["text"] == "That makes 84."
     assert second["id"] != first["id"]
     assert http.get(f"/v1/responses/{first['id']}").json() == first
     assert http.get(f"/v1/responses/{second['id']}").json() == second
     third = post(http, "abc", previous_response_id=second["id"]).json()
     assert third["tenuto"]["session_id"] == first["tenuto"]["session_id"]
+
+
+def test_an_approval_is_no_answer_to_a_response_that_did_not_ask_for_it(http: httpx.Client) -> None:
+    tools = [CALCULATOR | {"require_approval": "always"}]
+    first, other = post(http, "12 * 7", tools=tools).json(), post(http, "of something else").json()
+    word = [approval(first["output"][-1])]
+    refused = post(http, word, tools=tools, previous_response_id=other["id"])
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "previous_response_id")
+    second = post(http, word, tools=tools, previous_response_id=first["id"])
+    assert second.json()["output"][-1]["content"][0]["text"] == "That makes 84.", "nothing was decided before"
+
+
+def test_no_token_is_counted_in_the_response_that_asked_and_in_the_one_that_was_allowed(http: httpx.Client) -> None:
+    tools = [CALCULATOR | {"require_approval": "always"}]
+    first = post(http, "12 * 7", tools=tools).json()
+    second = post(http, [approval(first["output"][-1])], tools=tools, previous_response_id=first["id"]).json()
+    run = second["usage"]["tenuto"]["run"]
+    each = [first["usage"], second["usage"]]
+    assert sum(usage["output_tokens"] for usage in each) == run["completion_tokens"]
+    assert sum(usage["tenuto"]["computed_tokens"] for usage in each) == run["computed_tokens"]
+    assert http.get(f"/v1/responses/{second['id']}").json() == second
+
+
+def test_what_comes_with_an_approval_is_refused_and_not_lost(http: httpx.Client) -> None:
+    tools = [CALCULATOR | {"require_approval": "always"}]
+    first = post(http, "12 * 7", tools=tools).json()
+    word = approval(first["output"][-1])
+    refused = post(http, [user("and hurry"), word], tools=tools, previous_response_id=first["id"])
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "input")
+    assert post(http, [word], tools=tools, previous_response_id=first["id"]).status_code == 200
+
+
+def test_a_repeat_of_what_led_to_an_approval_is_the_response_that_asked(http: httpx.Client) -> None:
+    tools = [CALCULATOR | {"require_approval": "always"}]
+    key = {"Idempotency-Key": f"asked-{time.time()}"}
+    first = post(http, "12 * 7", headers=key, tools=tools).json()
+    word = [approval(first["output"][-1])]
+    post(http, word, tools=tools, previous_response_id=first["id"]).raise_for_status()
+    assert post(http, "12 * 7", headers=key, tools=tools).json() == first
 
 
 def test_what_comes_after_is_counted(http: httpx.Client) -> None:

@@ -1,5 +1,7 @@
 """A response from its run's events: whole, or as the frames of its stream. No I/O."""
 
+from dataclasses import replace
+
 from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.openai.responses import events as e
 from tenuto.runtime.dialects.openai.responses.answer import Head, is_cut
@@ -7,7 +9,8 @@ from tenuto.runtime.dialects.openai.responses.frames import Events, StreamEvents
 from tenuto.runtime.dialects.openai.responses.output import Output
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer
 from tenuto.runtime.dialects.openai.responses.tools import Listed
-from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.runtime.loop.answer import figures
+from tenuto.runtime.loop.events import Answer, RoundEnded, RunEvent
 
 _LAST = {"completed": "response.completed", "failed": "response.failed"}
 
@@ -22,6 +25,7 @@ class ResponseEncoder:
         self._head = head
         self._events: Events = StreamEvents(after) if streamed else Events()
         self._output = Output(self._events, head.id.removeprefix("resp_"), head.asked, listed)
+        self._rounds: list[RoundEnded] = []
 
     def opening(self) -> bytes:
         """The response has begun."""
@@ -34,6 +38,8 @@ class ResponseEncoder:
 
     def take(self, event: RunEvent) -> bytes:
         """The frames for one event."""
+        if isinstance(event, RoundEnded):
+            self._rounds.append(event)
         self._output.take(event)
         return self._events.take()
 
@@ -44,7 +50,7 @@ class ResponseEncoder:
     def whole(self, answer: Answer, ended_at: float) -> ResponseAnswer:
         """The response, after the run's last event of it."""
         self._output.end(cut=is_cut(answer))
-        return self._head.ended(answer, self._output.items(), ended_at)
+        return self._head.ended(self._with_own_figures(answer), self._output.items(), ended_at)
 
     def closing(self, answer: Answer, ended_at: float) -> bytes:
         """What ends the stream after the run's last event."""
@@ -59,6 +65,13 @@ class ResponseEncoder:
         """What a silent stream sends. Clients count it as an event, which a comment would not be for them."""
         assert isinstance(self._events, StreamEvents)
         return self._events.keep_alive()
+
+    def _with_own_figures(self, answer: Answer) -> Answer:
+        """The answer to an approval goes on with an answer whose first rounds an earlier response has counted."""
+        if len(self._rounds) == len(answer.usage.rounds):
+            return answer
+        rounds = [one.usage for one in self._rounds]
+        return replace(answer, usage=figures(rounds, answer.usage.prompt + answer.usage.completion))
 
     def _end(self, response: ResponseAnswer) -> bytes:
         name = _LAST.get(response.status, "response.incomplete")

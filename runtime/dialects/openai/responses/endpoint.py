@@ -8,12 +8,13 @@ from functools import partial
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from tenuto.errors import LegNotFound, UnknownPrevious
+from tenuto.errors import InvalidRequest, LegNotFound, UnknownPrevious
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.approvals import pause_id
 from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.ids import response_id
+from tenuto.runtime.dialects.openai.responses.input import Approval
 from tenuto.runtime.dialects.openai.responses.reading import AnyLeg, as_it_stands, encoder_of, frames, servers_tools
 from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_count, read_responses
 from tenuto.runtime.dialects.openai.responses.shapes import TokenCount
@@ -26,6 +27,7 @@ from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import KeepAs, Turn
+from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 
 
@@ -110,13 +112,14 @@ class Responses:
         if approval is None:
             kept = turn if turn.stored is False else replace(turn, keep_as=keep_as)
             begun = await self.runner.start(kept)
-            if begun.kept is not None or not begun.run.stored:
+            asked_by = begun.run.request_leg_id
+            if not begun.run.stored or (begun.kept is not None and begun.leg_id == asked_by):
                 return begun
-            # An earlier request with its Idempotency-Key began it, before the server started.
+            # An earlier request with its Idempotency-Key began it: before the server started, or a decision came since.
             await begun.disconnected()
-            return await self.runner.leg(turn.principal, begun.leg_id)
+            return await self.runner.leg(turn.principal, asked_by)
         if turn.after is not None:
-            await (await self.runner.leg(turn.principal, turn.after)).disconnected()
+            await self._expect_asked(turn.principal, turn.after, approval)
         run = await self.runner.decide(
             turn.principal,
             pause_id(approval.request_id),
@@ -126,6 +129,17 @@ class Responses:
             keep_as=keep_as,
         )
         return Follower(run, claims=not asked.background)
+
+    async def _expect_asked(self, principal: Principal, after: str, approval: Approval) -> None:
+        """Raises InvalidRequest where the response that the request names did not ask for this approval."""
+        leg = await self.runner.leg(principal, after)
+        await leg.disconnected()
+        pause = leg.snapshot().pause
+        if pause is None or pause.pause_id != pause_id(approval.request_id):
+            raise InvalidRequest(
+                f"previous_response_id: response {response_id(after)!r} did not ask for {approval.request_id!r}",
+                "previous_response_id",
+            )
 
 
 @contextmanager

@@ -116,6 +116,12 @@ def _said(wire: InputBody, listed: Listed) -> tuple[Input, Tools]:
     said = read_input(wire.input)
     given = [(f"tools[{index}]", tool) for index, tool in enumerate(wire.tools or ())]
     tools = read_tools([*given, *said.tools], listed)
+    if said.approval is not None and said.items and wire.previous_response_id is not None:
+        raise InvalidRequest(
+            "input: an answer to an approval goes on with what was asked, and nothing else comes with it; send the rest"
+            " with the next request",
+            "input",
+        )
     return said, tools
 
 
