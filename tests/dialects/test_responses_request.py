@@ -98,7 +98,7 @@ def test_every_field_finds_its_place() -> None:
         "reasoning": {"effort": "low", "summary": "auto"},
         "user": "u1",
         "store": False,
-        "metadata": {"a": {"b": 1}},
+        "metadata": {"a": "b"},
         "previous_response_id": "resp_ab",
         "include": ["reasoning.encrypted_content"],
         "client_metadata": {"x": "y"},
@@ -381,6 +381,8 @@ def test_a_choice_of_tools_in_all_forms(choice: Any, means: Any) -> None:
         ({"tool_choice": FILES | {"name": "x"}, "tools": [FILES]}, "tool_choice"),
         ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema"),
         ({"max_output_tokens": "1"}, "max_output_tokens"),
+        ({"metadata": "x"}, "metadata"),
+        ({"metadata": {"a": 1}}, "metadata.a"),
     ],
 )
 def test_what_is_wrong_is_named(body: dict[str, Any], param: str) -> None:

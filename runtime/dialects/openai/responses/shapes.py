@@ -207,7 +207,7 @@ class ResponseAnswer(Shape):
     truncation: str
     usage: ResponseUsage | None
     user: str | None
-    metadata: JsonValue
+    metadata: dict[str, str]
     tenuto: ResponseState | None = None
 
 

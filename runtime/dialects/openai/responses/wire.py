@@ -251,6 +251,6 @@ class ResponsesBody(InputBody):
     store: bool | None = None
     user: User | None = None
     safety_identifier: User | None = None
-    metadata: Any = None
+    metadata: dict[str, str] | None = None
     prompt_cache_key: Any = None
     service_tier: Any = None
