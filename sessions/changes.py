@@ -26,10 +26,21 @@ class AddItems:
 
 @dataclass(frozen=True, slots=True)
 class CutItems:
-    """Keep the first `keep` items. The tokens of the others go with them, and the ends of the legs that ended there."""
+    """Keep the first `keep` items. The tokens of the others go with them, and the ends of the legs that ended there,
+    but where the others come back (`MovePlaces`)."""
 
     uid: str
     keep: int
+    ends: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlaces:
+    """The items from `since` on stand by so many places further: so do the places of legs among them."""
+
+    uid: str
+    since: int
+    by: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,7 @@ Change = (
     SaveSession
     | AddItems
     | CutItems
+    | MovePlaces
     | MarkTurns
     | AddSpans
     | AddLedger

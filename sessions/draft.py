@@ -4,14 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tenuto.sessions.changes import AddItems, AddSpans, Beside, Change, CutItems, CutSpans, MarkTurns, SaveSession
-from tenuto.sessions.items import Item
+from tenuto.sessions.changes import (
+    AddItems,
+    AddSpans,
+    Beside,
+    Change,
+    CutItems,
+    CutSpans,
+    MarkTurns,
+    MovePlaces,
+    SaveSession,
+)
+from tenuto.sessions.items import Item, item_bytes
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.parts import number_of
 from tenuto.sessions.session import Session
 
 Span = tuple[int, ...]
 
 _MANY_ITEMS = 64
+_MANY_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,8 @@ class Draft:
         self.ahead = replace(session)
         self._first = first
         self._kept = len(session.items)
+        self._moves: list[MovePlaces] = []
+        self._rewrites = False
         self._dropped: list[str] = []
         self._growth: list[_Growth] = []
         self._more: list[Beside] = []
@@ -46,6 +60,11 @@ class Draft:
     def items(self) -> list[Item]:
         """All items, those of the session and the new ones. Not to be changed."""
         return self.ahead.items
+
+    @property
+    def kept(self) -> int:
+        """How many of the session's items stay as they are, with their tokens."""
+        return self._kept
 
     @property
     def saves(self) -> bool:
@@ -68,6 +87,38 @@ class Draft:
         if keep < self._kept:
             self._kept = keep
             self.ahead.items = self.session.items[:keep]
+
+    def instruct(self, instructions: Sequence[Item]) -> bool:
+        """Let the session begin with this item, or none, in place of what it was instructed by; whether it is another.
+
+        All that comes after it stays, and is read anew.
+        """
+        had, has = int(self.session.instructed), len(instructions)
+        if self.session.items[:had] == list(instructions):
+            return False
+        self.rewrite([*instructions, *self.session.items[had:]])
+        if had != has:
+            self._moves.append(MovePlaces(self.session.uid, had, has - had))
+        self.ahead.instructed = has > 0
+        self.save()
+        return True
+
+    def take_away(self, items: Sequence[Item], gone: Sequence[int]) -> None:
+        """Let the session have these items: its own less those at the places `gone`, and others changed."""
+        self.rewrite(items)
+        uid, ahead = self.session.uid, self.ahead
+        ahead.removed = tuple(sorted({*ahead.removed, *(number_of(self.session, place) for place in gone)}))
+        # From the end: each place is one of before those behind it have moved.
+        self._moves += [MovePlaces(uid, place + 1, -1) for place in sorted(gone, reverse=True)]
+        self.save()
+
+    def rewrite(self, items: Sequence[Item]) -> None:
+        """Let the session have these items. Of its tokens it keeps those of the items with which both begin."""
+        own = self.session.items
+        pairs = enumerate(zip(own, items, strict=False))
+        self.cut(next((place for place, (one, other) in pairs if one is not other), min(len(own), len(items))))
+        self.ahead.items = [*items]
+        self._rewrites = True
 
     def add(self, items: Sequence[Item]) -> None:
         """Add items at the end."""
@@ -94,11 +145,13 @@ class Draft:
         self._mark_since = since if self._mark_since is None else min(since, self._mark_since)
 
     def follow_apart(self) -> Callable[[], None] | None:
-        """What looks at the new items for their digests, where they are many: any thread may do it before the commit.
+        """What looks at the new items for their digests, where they are many or large: any thread may do it before the
+        commit.
 
         None where they are few, which are looked at when they are asked for.
         """
-        if len(self.ahead.items) - self._kept <= _MANY_ITEMS:
+        new = self.ahead.items[self._kept :]
+        if len(new) <= _MANY_ITEMS and sum(map(item_bytes, new)) <= _MANY_BYTES:
             return None
         # One of its own: others look at the session's meanwhile.
         self.ahead.history = self.session.history.copy()
@@ -115,7 +168,8 @@ class Draft:
         if self._saves:
             changes.append(SaveSession(self.ahead))
         if self._kept < len(self.session.items):
-            changes.append(CutItems(uid, self._kept))
+            changes.append(CutItems(uid, self._kept, ends=not self._rewrites))
+        changes += self._moves
         if self._kept < len(items):
             changes.append(AddItems(uid, self._kept, tuple(items[self._kept :])))
         changes += [CutSpans(uid, name, 0) for name in self._dropped]
@@ -145,5 +199,8 @@ class Draft:
                 setattr(session, name, getattr(ahead, name))
 
 
-_ROW = ("updated_at", "implicit", "expires_at", "server_tools", "approved", "open_run", "hint")
+_ROW = (
+    *("updated_at", "implicit", "expires_at", "server_tools", "approved", "open_run", "hint"),
+    *("instructed", "metadata", "removed"),
+)
 """What of a session's row a step may change."""

@@ -47,18 +47,20 @@ def forked(
         items=session.items[:keep],
         ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
         server_tools=session.server_tools,
+        instructed=session.instructed and keep > 0,
         notes={**session.notes},
         history=session.history.copy(),
     )
 
 
-def begin_as(fork: Session, origin: Session, at: int, *, instructed: bool, instructions: Sequence[Item]) -> None:
+def begin_as(fork: Session, origin: Session, at: int, instructions: Sequence[Item]) -> None:
     """Let a fork that nobody has yet begin with the first `at` items of its origin as they are, calls that wait too.
 
-    The first, where it is `instructed` and was for once only, gives way to these instructions.
+    The first, where it was for one answer only, gives way to these instructions.
     """
     fork.parent = Parent(origin.uid, at)
-    fork.items = [*instructions, *origin.items[instructed:at]]
-    is_same = list(instructions) == origin.items[:instructed]
+    fork.items = [*instructions, *origin.items[origin.instructed : at]]
+    fork.instructed = bool(instructions)
+    is_same = list(instructions) == origin.items[: origin.instructed]
     fork.ledgers = {name: ledger.copy(at) for name, ledger in origin.ledgers.items()} if is_same else {}
     fork.history = origin.history.copy() if is_same else VisibleHistory()

@@ -98,8 +98,23 @@ class ToolResultItem:
 
 Item = Annotated[SystemItem | UserItem | AssistantItem | ToolResultItem, Field(discriminator="kind")]
 
+_ITEM_BYTES = 512
+
 _ITEM: TypeAdapter[Item] = TypeAdapter(Item)
 _TOOLS: TypeAdapter[list[ToolSpec]] = TypeAdapter(list[ToolSpec])
+
+
+def item_bytes(item: Item) -> int:
+    """About what an item takes in memory."""
+    size = _ITEM_BYTES + len(item.text)
+    match item:
+        case UserItem(attachments=attachments) | ToolResultItem(attachments=attachments):
+            size += sum(len(one.data or "") for one in attachments)
+        case AssistantItem(reasoning=reasoning, calls=calls):
+            size += len(reasoning) + sum(len(call.arguments) for call in calls)
+        case _:
+            pass
+    return size
 
 
 def item_to_json(item: Item) -> str:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.items import item_bytes
 from tenuto.sessions.memory_index import MemoryIndex
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
@@ -14,7 +14,6 @@ RETRY_S = 5.0
 """Where every session has a run under way, one of them is likely to end by then."""
 
 _SESSION_BYTES = 4096
-_ITEM_BYTES = 512
 _TOKEN_BYTES = 4
 
 
@@ -116,20 +115,9 @@ def _weigh(entry: _Entry) -> int:
     items = entry.session.items
     if len(items) < entry.items:
         entry.items = entry.weight = 0
-    entry.weight += sum(map(_item_bytes, items[entry.items :]))
+    entry.weight += sum(map(item_bytes, items[entry.items :]))
     entry.items = len(items)
     tokens = sum(len(ledger.tokens) for ledger in entry.session.ledgers.values())
-    notes = sum(len(key) + len(text) for key, text in entry.session.notes.items())
-    return _SESSION_BYTES + entry.weight + _TOKEN_BYTES * tokens + notes
-
-
-def _item_bytes(item: Item) -> int:
-    size = _ITEM_BYTES + len(item.text)
-    match item:
-        case UserItem(attachments=attachments) | ToolResultItem(attachments=attachments):
-            size += sum(len(one.data or "") for one in attachments)
-        case AssistantItem(reasoning=reasoning, calls=calls):
-            size += len(reasoning) + sum(len(call.arguments) for call in calls)
-        case _:
-            pass
-    return size
+    texts = (*entry.session.notes.items(), *entry.session.metadata.items())
+    beside = sum(len(name) + len(text) for name, text in texts)
+    return _SESSION_BYTES + entry.weight + _TOKEN_BYTES * tokens + beside

@@ -86,8 +86,7 @@ class LegRecord:
 
     The request's own items are the session's from `first_item` up to `first_said`. `until` is how many items the
     session had at the leg's end; None while it is under way, and for good where its items have been cut from the
-    session. `request` is what its front end wants to know of the request again. `instructed`: the session's first item
-    is the request's own, and does not hold for what goes on after it.
+    session. `request` is what its front end wants to know of the request again.
     """
 
     id: str
@@ -99,7 +98,6 @@ class LegRecord:
     first_said: int
     created_at: float
     request: dict[str, Any]
-    instructed: bool = False
     until: int | None = None
     status: RunStatus = RunStatus.RUNNING
     ended_at: float | None = None

@@ -1,5 +1,6 @@
 """A session while it is in memory: its items, its ledgers, its notes, and who it belongs to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -31,7 +32,8 @@ class Session:
     `uid` is unique over all principals and never reused; `id` is what the client knows, unique for its principal.
     `implicit`: made without the client naming it. `stored`: false keeps it in memory only. `server_tools` is the
     server's tool list as frozen at the first turn, None before that. `approved` holds the tools that a person has
-    approved for the rest of the session. `hint` is what its client last said of which conversation it is.
+    approved for the rest of the session. `hint` is what its client last said of which conversation it is. `instructed`:
+    the first item instructs for the last answer alone, and is no part of the conversation. `metadata` is its client's.
     """
 
     uid: str
@@ -50,6 +52,10 @@ class Session:
     server_tools: tuple[ToolSpec, ...] | None = None
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
+    instructed: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[int, ...] = ()
+    """The numbers of the items that were taken away, in order; see `parts`."""
     notes: dict[str, str] = field(default_factory=dict)
     """By their keys, in the order in which these were first written."""
     is_committed: bool = field(default=False, repr=False, compare=False)

@@ -77,11 +77,20 @@ def follow(session: Sequence[Item], request: Sequence[Item], made: Sequence[Tool
     Raises:
         InvalidRequest: a result belongs to no outstanding call, or there is nothing to answer.
     """
-    _check_results(session, request, outstanding_only=True)
-    since = last_round(session)
-    decision = Splice(len(session), tuple(canonical([*session[since:], *made, *request])[len(session) - since :]))
+    decision = Splice(len(session), added(session, request, made))
     _expect_question(session, decision)
     return decision
+
+
+def added(session: Sequence[Item], request: Sequence[Item], made: Sequence[ToolResultItem] = ()) -> tuple[Item, ...]:
+    """The items as they come after the session's, as `follow` adds them; there need be nothing to answer.
+
+    Raises:
+        InvalidRequest: a result belongs to no outstanding call.
+    """
+    _check_results(session, request, outstanding_only=True)
+    since = last_round(session)
+    return tuple(canonical([*session[since:], *made, *request])[len(session) - since :])
 
 
 def splice(session: Sequence[Item], history: VisibleHistory, request: RequestItems) -> Splice:

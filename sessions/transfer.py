@@ -11,8 +11,9 @@ from pydantic_core import from_json, to_json
 
 from tenuto.errors import InvalidRequest
 from tenuto.sessions.ids import User, checked_session_id
-from tenuto.sessions.items import Item, JsonObject, ToolSpec
+from tenuto.sessions.items import Item, JsonObject, SystemItem, ToolSpec
 from tenuto.sessions.ledger import Ledger
+from tenuto.sessions.metadata import Metadata
 from tenuto.sessions.notes import NotesFull, expect_room, fault
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name, expect_within
@@ -59,6 +60,8 @@ class Document(_Model):
     updated_at: float
     user: User | None = None
     parent: _Parent | None = None
+    instructed: bool = False
+    metadata: Metadata = {}
     items: Annotated[list[Item], Field(max_length=MOST_ITEMS)]
     ledgers: Annotated[list[_Ledger], Field(max_length=MOST_LEDGERS)] = []
     tools: Annotated[list[_Tool], Field(max_length=MOST_TOOLS)] | None = None
@@ -92,6 +95,8 @@ def pages(session: Session) -> Iterator[bytes]:
         "updated_at": session.updated_at,
         "user": session.user,
         "parent": None if parent is None else {"uid": parent.uid, "at": parent.at},
+        "instructed": session.instructed,
+        "metadata": session.metadata,
     }
     yield to_json(head)[:-1] + b',"items":['
     yield from in_pages(session.items, _items_json)
@@ -143,6 +148,8 @@ def restore(document: Any, principal: str, id: str) -> Session:
         raise InvalidRequest(f"{path}: {error['msg']}", path) from exc
     if read.parent is not None:
         checked_session_id(read.parent.uid, "parent.uid")
+    if read.instructed and not isinstance(next(iter(read.items), None), SystemItem):
+        raise InvalidRequest("instructed: the first item is no system item", "instructed")
     session = Session(
         uid=uuid4().hex,
         principal=principal,
@@ -152,6 +159,8 @@ def restore(document: Any, principal: str, id: str) -> Session:
         user=read.user,
         parent=None if read.parent is None else Parent(read.parent.uid, read.parent.at),
         items=list(read.items),
+        instructed=read.instructed,
+        metadata=read.metadata,
         server_tools=None if read.tools is None else _tools(read.tools),
         ledgers=_ledgers(read),
         notes=_notes(read),

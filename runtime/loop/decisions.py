@@ -56,7 +56,7 @@ async def decide(
     record = advanced(run.record, RunTrigger.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
     leg_id = run.leg.answer.leg_id if keep_as is None else pause_id.removeprefix(PAUSE)
-    leg = await _leg(services, run, session, leg_id, keep_as) if session.stored else None
+    leg = _leg(services, run, session, leg_id, keep_as) if session.stored else None
     begun = [] if leg is None else [BeginLeg(leg)]
     with runs.unsettling(run):
         await services.directory.commit(draft, SavePause(answered), SaveRun(record), *begun)
@@ -69,11 +69,10 @@ async def decide(
     return Admitted(run, calls, leg_id, leg=leg, is_detached=keep_as is not None and keep_as.is_detached)
 
 
-async def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepAs | None) -> LegRecord | None:
+def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepAs | None) -> LegRecord | None:
     """The leg that the decision begins, where its client can ask for it again. It brings nothing."""
     if keep_as is None:
         return None
-    asked_by = await services.store.leg(run.request_leg_id)
     items = len(session.items)
     return LegRecord(
         id=id,
@@ -85,7 +84,6 @@ async def _leg(services: Services, run: Run, session: Session, id: str, keep_as:
         first_said=items,
         created_at=services.clock(),
         request=keep_as.request,
-        instructed=asked_by is not None and asked_by.instructed,
     )
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from tenuto.errors import ContextTooLong, MissingToolResults, SessionBusy, SessionPaused
+from tenuto.errors import ContextTooLong, MissingToolResults, SessionPaused
 from tenuto.runtime.engine.messages import MissReason
 from tenuto.runtime.loop.constraints import constrained
 from tenuto.runtime.loop.keys import Keys
@@ -20,11 +20,12 @@ from tenuto.runtime.loop.options import RunOptions, inherited
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_ins
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.room import ANSWER_TOKENS, check_length
-from tenuto.runtime.loop.run import STOP_S, Run
+from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
+from tenuto.runtime.loop.waiting import waiting_run
 from tenuto.sessions.changes import BeginLeg, Beside, Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import Item, ToolResultItem, UserItem
@@ -42,7 +43,7 @@ class Found:
     session: Session
     begin: Sequence[Change] = ()
     is_named: bool = False
-    """Whether it is at the end of the leg that the turn names."""
+    """Whether the turn names its end, to which the items are added."""
     made: Sequence[ToolResultItem] = ()
     """The results of the server's calls in the session's last round, where it waits for others of them."""
 
@@ -93,7 +94,7 @@ class Intake:
         """
         session = found.session
         turn.expect_kept_in(session)
-        waiting = await self._waiting_run(session)
+        waiting = await waiting_run(self._services, self._runs, session)
         if waiting is not None and waiting.record.input_digest == turn.request_items.digest:
             calls = await self._runs.calls(waiting, session)
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
@@ -124,35 +125,12 @@ class Intake:
             turn.expect_stored_as(found.session)
         session, splice = found.session, self._splice(turn, found)
         options = await self._options.of(turn, model, session)
-        items = [*session.items[: splice.keep], *splice.new]
         check_length(model.codec, (item.text for item in splice.new), model.context)
-        _, whole = await _read(turn, model, options, session, splice.keep, items)
+        draft = Draft(session)
+        _lead_in(draft, turn, splice, found)
+        draft.add(splice.new)
+        _, whole = await _read(turn, model, options, draft)
         return await anyio.to_thread.run_sync(whole.all_tokens, session.ledgers)
-
-    async def _waiting_run(self, session: Session) -> Run | None:
-        """The session's open run if it waits for its client; anything else that is open refuses the turn."""
-        if session.open_run is None:
-            return None
-        run = await self._runs.find(session.open_run)
-        if run.leg.is_abandoned:  # its client goes on without it
-            with anyio.move_on_after(STOP_S):
-                await run.stop(run.leg)
-            run = await self._runs.find(run.id)
-        if run.working:
-            raise SessionBusy(session.id, run.id)
-        if not run.record.status.is_open:
-            return None
-        if run.record.status is not RunStatus.PAUSED:
-            await self._runs.close(run, session, RunTrigger.INTERRUPT)  # its end could not be kept
-            return None
-        if run.record.expires_at is not None and run.record.expires_at <= self._services.clock():
-            await self._runs.close(run, session, RunTrigger.EXPIRE)
-            return None
-        if run.record.reason is not PauseReason.CLIENT_TOOL:
-            pause = run.snapshot().pause
-            pause_id = "" if pause is None else pause.pause_id or ""
-            raise SessionPaused(session.id, run.id, pause_id, str(run.record.reason))
-        return run
 
     # Going on with a run that waited for its client.
 
@@ -214,20 +192,20 @@ class Intake:
         splice: Splice,
         superseded: Run | None,
     ) -> Admitted:
-        session, keep, new = found.session, splice.keep, splice.new
-        options = await self._options.of(turn, model, session, splice.miss_reason)
+        session, new = found.session, splice.new
+        draft = Draft(session, *found.begin)
+        miss_reason = _lead_in(draft, turn, splice, found)
+        options = await self._options.of(turn, model, session, miss_reason)
         check_length(model.codec, (item.text for item in new), model.context)
         options = await constrained(model.codec, options, turn.response)
-        draft = Draft(session, *found.begin)
-        draft.cut(keep)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, RunTrigger.SUPERSEDE)
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
-        options, whole = await _read(turn, model, options, session, keep, draft.items)
+        options, whole = await _read(turn, model, options, draft)
         if whole.tools_changed:
             options = replace(options, miss_reason=options.miss_reason or MissReason.TOOLS_CHANGED)
         extend(draft, whole)
-        draft.mark_turns(keep)
+        draft.mark_turns(draft.kept)
         run = self._run(turn, model, draft, options, len(new), whole)
         self._let_run(draft, turn, run)
         # A request that is a whole history has brought it all.
@@ -254,7 +232,6 @@ class Intake:
             first_said=first_said,
             created_at=self._services.clock(),
             request=turn.keep_as.request,
-            instructed=turn.is_instructed,
         )
 
     def _let_run(self, draft: Draft, turn: Turn, run: Run) -> None:
@@ -300,14 +277,23 @@ def _take(run: Run, calls: list[PendingCall], fresh: Sequence[tuple[PendingCall,
     run.pending = calls
 
 
-async def _read(
-    turn: Turn, model: Model, options: RunOptions, session: Session, keep: int, items: Sequence[Item]
-) -> tuple[RunOptions, Prompt]:
+def _lead_in(draft: Draft, turn: Turn, splice: Splice, found: Found) -> str | None:
+    """Let the draft have what comes before the turn's new items; why not all of its tokens are those that were read."""
+    draft.cut(splice.keep)
+    if found.is_named:
+        return "the instructions are others" if draft.instruct(turn.instructions) else None
+    if not splice.keep:
+        draft.ahead.instructed = turn.is_instructed
+    return splice.miss_reason
+
+
+async def _read(turn: Turn, model: Model, options: RunOptions, draft: Draft) -> tuple[RunOptions, Prompt]:
     """What the model is to read, without tools that nobody has asked for where it does not fit with them.
 
     Raises:
         ContextTooLong: it does not fit.
     """
+    session, keep, items = draft.session, draft.kept, draft.items
     whole = await read(model.codec, options.tools, session.ledgers, keep, items)
     bare = without_default_tools(options, turn) if whole.total >= model.context else None
     if bare is not None:

@@ -92,12 +92,11 @@ class KeptLegs:
             raise SessionBusy(session.id, record.run_id)
         if record.until is None:
             raise _cut()
-        instructions = turn.items[: turn.is_instructed]
-        same = list(instructions) == session.items[: record.instructed]
+        same = list(turn.instructions) == session.items[: session.instructed]
         if same and record.until == len(session.items) and session.stored is turn.is_stored:
             return Found(session, is_named=True)
         fork = self._services.directory.fork(session, record.until, implicit=True, stored=turn.is_stored)
-        begin_as(fork, session, record.until, instructed=record.instructed, instructions=instructions)
+        begin_as(fork, session, record.until, turn.instructions)
         self._services.directory.register(fork)
         return Found(fork, whole(fork), is_named=True, made=_made(session, record.until))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tenuto.runtime.engine.messages import EngineStatus
+from tenuto.runtime.loop.conversations import PartPage
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger
 from tenuto.runtime.loop.models import Models
@@ -13,6 +14,7 @@ from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.sessions.items import Item
+from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
@@ -152,6 +154,36 @@ class LoopPort(Protocol):
 
     async def keep_imported(self, session: Session) -> tuple[Session, list[DroppedLedger]]:
         """The same of what `transfer.restore` has made of a document. Raises SessionBusy."""
+
+    # Conversations: what is in a session, by the parts that have names.
+
+    async def begin_session(
+        self, principal: Principal, id: str, items: Sequence[Item], metadata: Mapping[str, str]
+    ) -> Session:
+        """A new session of this id with these items. Raises InvalidRequest, Conflict (there is one)."""
+
+    async def session(self, principal: Principal, id: str) -> Session:
+        """A session, of which only the row may be read. Raises NotFound."""
+
+    async def describe_session(self, principal: Principal, id: str, metadata: Mapping[str, str]) -> Session:
+        """Let a session have this metadata. Raises NotFound."""
+
+    async def add_items(self, principal: Principal, id: str, items: Sequence[Item]) -> Sequence[NamedPart]:
+        """Add items at a session's end, without an answer; the parts that they are.
+
+        Raises NotFound, InvalidRequest, SessionBusy, SessionPaused.
+        """
+
+    async def parts(
+        self, principal: Principal, id: str, after: str | None, limit: int, *, newest_first: bool
+    ) -> PartPage:
+        """Some parts of a session, those after one of this name. Raises NotFound, InvalidRequest (`after`)."""
+
+    async def part(self, principal: Principal, id: str, name: str) -> NamedPart:
+        """One part of a session. Raises NotFound."""
+
+    async def remove_part(self, principal: Principal, id: str, name: str) -> Session:
+        """Take a part out of a session, a call with its result. Raises NotFound, SessionBusy, SessionPaused."""
 
     # Tools.
 

@@ -92,8 +92,8 @@ class Turn:
     for approvals. `continues`: it brings results alone, and all that the run was held to holds on. `temperature` None
     is the model's own. `body_digest` names the whole request, for Idempotency-Key.
 
-    `after` names the leg of a kept answer: what was said up to its end comes before the items. `is_instructed`: the
-    first item instructs the model for this answer alone.
+    `is_appended`: the session is there, and the items come at its end. `after` names the leg of a kept answer: what was
+    said up to its end comes before the items. `is_instructed`: the first item instructs for this answer alone.
     """
 
     principal: Principal
@@ -116,6 +116,7 @@ class Turn:
     continues: bool = False
     left_out: tuple[LeftOut, ...] = ()
     keep_as: KeepAs | None = None
+    is_appended: bool = False
     after: str | None = None
     is_instructed: bool = False
     idempotency_key: str | None = None
@@ -125,6 +126,11 @@ class Turn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "request_items", RequestItems(self.items))
+
+    @property
+    def instructions(self) -> tuple[Item, ...]:
+        """What instructs the model for this answer alone."""
+        return self.items[: self.is_instructed]
 
     @property
     def is_stored(self) -> bool:

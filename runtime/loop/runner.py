@@ -1,7 +1,7 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -9,6 +9,7 @@ from typing import Any, Self
 import anyio
 
 from tenuto.errors import ServerUnreachable, ToolFailed
+from tenuto.runtime.loop.conversations import Conversations, PartPage
 from tenuto.runtime.loop.decisions import Decision
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
@@ -28,6 +29,7 @@ from tenuto.runtime.loop.turns import Turns
 from tenuto.sessions import transfer
 from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import Item
+from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
@@ -70,6 +72,7 @@ class Runner(LoopPort):
         self._sessions = Sessions(services, runs, self._owners, self._release)
         self._legs = Legs(services, runs, group, self._defaults.max_runs, self.watchers)
         self._kept = KeptLegs(services, runs, self._owners)
+        self._conversations = Conversations(services, runs, self._owners, self._sessions)
         self._turns = Turns(services, runs, self._owners, self._sessions, self._legs, self._kept, self._defaults, group)
         try:
             await self._sessions.recover()
@@ -212,6 +215,40 @@ class Runner(LoopPort):
     ) -> list[SessionSummary]:
         """The principal's stored sessions, newest first."""
         return await self.directory.list(principal.id, implicit, limit=limit, after=after)
+
+    # Conversations.
+
+    async def begin_session(
+        self, principal: Principal, id: str, items: Sequence[Item], metadata: Mapping[str, str]
+    ) -> Session:
+        """A new session with these items."""
+        return await self._conversations.begin(principal.id, id, items, metadata)
+
+    async def session(self, principal: Principal, id: str) -> Session:
+        """A session, of which only the row may be read."""
+        return await self._conversations.get(principal.id, id)
+
+    async def describe_session(self, principal: Principal, id: str, metadata: Mapping[str, str]) -> Session:
+        """Let a session have this metadata."""
+        return await self._conversations.describe(principal.id, id, metadata)
+
+    async def add_items(self, principal: Principal, id: str, items: Sequence[Item]) -> Sequence[NamedPart]:
+        """Add items at a session's end, without an answer."""
+        return await self._conversations.add(principal.id, id, items)
+
+    async def parts(
+        self, principal: Principal, id: str, after: str | None, limit: int, *, newest_first: bool
+    ) -> PartPage:
+        """Some parts of a session."""
+        return await self._conversations.page(principal.id, id, after, limit, newest_first=newest_first)
+
+    async def part(self, principal: Principal, id: str, name: str) -> NamedPart:
+        """One part of a session."""
+        return await self._conversations.part(principal.id, id, name)
+
+    async def remove_part(self, principal: Principal, id: str, name: str) -> Session:
+        """Take a part out of a session."""
+        return await self._conversations.remove(principal.id, id, name)
 
     # Tools.
 

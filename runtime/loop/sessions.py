@@ -59,14 +59,14 @@ class Sessions:
         return fork
 
     async def _forked(self, principal: str, id: str, at: int | None, new_id: str | None) -> Session:
-        return self._directory.fork(await self._existing(principal, id), at, new_id)
+        return self._directory.fork(await self.expect(principal, id), at, new_id)
 
     async def snapshot(self, principal: str, id: str) -> Session:
         """A session as it is now, to be exported. Raises NotFound, SessionDamaged."""
         return await self._owners.ask((principal, id), partial(self._snapshot, principal, id))
 
     async def _snapshot(self, principal: str, id: str) -> Session:
-        return transfer.snapshot(await self._existing(principal, id))
+        return transfer.snapshot(await self.expect(principal, id))
 
     async def raw(self, principal: str, id: str) -> dict[str, Any]:
         """All rows of a session as they are. Raises NotFound."""
@@ -194,7 +194,8 @@ class Sessions:
     async def _close(self, run: Run, trigger: RunTrigger) -> None:
         await self._runs.close(run, await self._runs.session(run), trigger)
 
-    async def _existing(self, principal: str, id: str) -> Session:
+    async def expect(self, principal: str, id: str) -> Session:
+        """A session that is there, for its owner. Raises NotFound."""
         session = await self._directory.get(principal, id)
         if session is None:
             raise NotFound("session", id)

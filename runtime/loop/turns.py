@@ -75,8 +75,10 @@ class Turns:
         if turn.session_id is None:
             return await self._intake.preview(turn, model, None)
         known = await self._sessions.fetch(turn.principal.id, turn.session_id)
+        if known is None and turn.is_appended:
+            raise NotFound("session", turn.session_id)
         # A copy: it may be read in a worker thread, while a leg goes on with the session itself.
-        return await self._intake.preview(turn, model, None if known is None else Found(transfer.snapshot(known)))
+        return await self._intake.preview(turn, model, _copy(turn, known))
 
     async def _after(self, turn: Turn, leg_id: str) -> Found:
         _, session_id = await self._kept.find(turn.principal.id, leg_id)
@@ -183,9 +185,12 @@ class Turns:
         return await self._owners.ask((turn.principal.id, session_id), work, unheard=_leave)
 
     async def _admit_named(self, turn: Turn, id: str, model: Model) -> Follower:
-        session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.is_stored)
+        if turn.is_appended:
+            session = await self._sessions.expect(turn.principal.id, id)
+        else:
+            session = await self._directory.get_or_create(turn.principal.id, id, stored=turn.is_stored)
         turn.expect_stored_as(session)
-        return await self._admit(turn, model, Found(session))
+        return await self._admit(turn, model, Found(session, is_named=turn.is_appended))
 
     async def _go_on(self, turn: Turn, session: Session, model: Model) -> Follower | None:
         """Go on with the session that was found by match, if it is still there and still fits."""
@@ -211,6 +216,10 @@ class Turns:
             if leg is None:
                 place.give_back()
         return Follower(leg.run)
+
+
+def _copy(turn: Turn, session: Session | None) -> Found | None:
+    return None if session is None else Found(transfer.snapshot(session), is_named=turn.is_appended)
 
 
 async def _leave(begun: Follower | Found | None) -> None:

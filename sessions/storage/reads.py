@@ -81,7 +81,10 @@ def _session(connection: Connection, row: RowMapping) -> Session:
 def _whole_session(connection: Connection, row: RowMapping) -> Session:
     uid, tools = row["uid"], row["server_tools"]
     parent = None if row["parent_uid"] is None else Parent(row["parent_uid"], row["parent_at"])
-    names = ("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "hint", "expires_at", "open_run")
+    names = (
+        *("uid", "principal", "id", "created_at", "updated_at", "implicit", "user", "hint", "expires_at", "open_run"),
+        "instructed",
+    )
     items = _items(connection, uid)
     session = Session(
         **{name: row[name] for name in names},
@@ -90,6 +93,8 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         ledgers=_ledgers(connection, uid),
         server_tools=None if tools is None else _shared(connection, TOOLS, tools).value,
         approved=frozenset(json.loads(row["approved"])),
+        metadata=json.loads(row["metadata"] or "{}"),
+        removed=tuple(json.loads(row["removed"] or "[]")),
         notes=notes(connection, uid),
     )
     session.history.follow(items)  # here, in a reader's thread, and not when it is first asked for

@@ -38,6 +38,9 @@ def session_row(session: Session) -> Row:
         "items": len(session.items),
         "visible_digest": shortened(session.history.digest(session.items)),
         "hint": session.hint,
+        "instructed": session.instructed,
+        "metadata": _compact({**session.metadata}) if session.metadata else None,
+        "removed": json.dumps(session.removed) if session.removed else None,
     }
 
 

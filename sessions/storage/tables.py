@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -60,6 +61,9 @@ sessions = Table(
     Column("items", Integer, nullable=False),
     Column("visible_digest", String, nullable=False),
     Column("hint", String),
+    Column("instructed", Boolean, nullable=False, server_default=false()),
+    Column("metadata", Text),
+    Column("removed", Text),
     UniqueConstraint("principal", "id"),
     Index("ix_sessions_created", "principal", "created_at", "id"),
     Index("ix_sessions_visible", "principal", "visible_digest", "user"),
@@ -162,7 +166,6 @@ legs = Table(
     Column("first_said", Integer, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("request", Text, nullable=False),
-    Column("instructed", Boolean, nullable=False),
     Column("until", Integer),
     Column("status", String, nullable=False),
     Column("ended_at", Double),

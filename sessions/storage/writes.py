@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, assert_never
 
-from sqlalchemy import Executable, Table, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import Executable, Integer, Table, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenuto.sessions.blobs import TOOLS, Blob, Shared
@@ -24,6 +24,7 @@ from tenuto.sessions.changes import (
     DeleteSession,
     EndLeg,
     MarkTurns,
+    MovePlaces,
     PutNote,
     SaveCall,
     SaveKey,
@@ -73,7 +74,10 @@ def taken(change: Change) -> Sequence[Write | Large]:
             blobs = [] if session.server_tools is None else [TOOLS.of(session.server_tools).blob]
             return [*map(_save_blob, blobs), Write("save_session", [session_row(session)], session.uid)]
         case CutItems(uid=uid, keep=keep):
-            return [Write(name, [{"of_uid": uid, "keep": keep}], uid) for name in ("cut_items", "cut_legs")]
+            names = ("cut_items", "cut_legs") if change.ends else ("cut_items",)
+            return [Write(name, [{"of_uid": uid, "keep": keep}], uid) for name in names]
+        case MovePlaces(uid=uid, since=since, by=by):
+            return [Write("move_legs", [{"of_uid": uid, "since": since, "by": by}], uid)]
         case MarkTurns(session=session, since=since):
             key = {"uid": session.uid, "principal": session.principal}
             ends = session.history.turns(session.items, since)
@@ -237,6 +241,7 @@ def statements(dialect: str) -> dict[str, Executable]:
         "cut_legs": update(legs)
         .where(legs.c.session_uid == bindparam("of_uid"), legs.c.until > bindparam("keep"))
         .values(until=None),
+        "move_legs": _move_legs(),
         "delete_leg": delete(legs).where(legs.c.id == bindparam("of_id")),
         "save_call": upsert(tables.calls),
         "save_pause": upsert(tables.pauses),
@@ -261,6 +266,13 @@ def statements(dialect: str) -> dict[str, Executable]:
         "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
         "put_note": _put_note(insert),
     }
+
+
+def _move_legs() -> Executable:
+    legs, since, by = tables.legs, bindparam("since", type_=Integer), bindparam("by", type_=Integer)
+    places = (legs.c.first_item, legs.c.first_said, legs.c.until)
+    moved = {place.name: case((place >= since, place + by), else_=place) for place in places}
+    return update(legs).where(legs.c.session_uid == bindparam("of_uid")).values(moved)
 
 
 def _end_leg() -> Executable:

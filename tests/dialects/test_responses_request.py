@@ -370,7 +370,8 @@ def test_a_choice_of_tools_in_all_forms(choice: Any, means: Any) -> None:
     [
         ({"background": True, "store": False}, "background"),
         ({"previous_response_id": 1}, "previous_response_id"),
-        ({"conversation": "c"}, "conversation"),
+        ({"conversation": "a b"}, "conversation"),
+        ({"conversation": "c", "previous_response_id": "resp_x"}, "previous_response_id"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"input": []}, "input"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),

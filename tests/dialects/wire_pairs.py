@@ -13,7 +13,9 @@ import httpx
 
 FOLDER = Path(__file__).parent / "wire"
 
-_IDS = re.compile(r"\b(run|session|call|cmpl|chatcmpl|resp|msg|req|rs|fc|ctc|mcp|mcpl|mcpr|appr)([-_])[0-9a-f]{24,}\b")
+_IDS = re.compile(
+    r"\b(run|session|conv|call|cmpl|chatcmpl|resp|msg|req|rs|fc|ctc|mcp|mcpl|mcpr|appr)([-_])[0-9a-f]{24,}\b"
+)
 _MEASURED = {
     "waited_s",
     "first_token_s",

@@ -62,6 +62,13 @@ ROUTES: dict[str, Tries] = {
     "DELETE /v1/responses/{id}": (("response", "", None),),
     "POST /v1/responses/{id}/cancel": (("response", "", None),),
     "GET /v1/responses/{id}/input_items": (("response", "", None),),
+    "GET /v1/conversations/{id}": (("session", "", None),),
+    "POST /v1/conversations/{id}": (("session", "", {"metadata": {"a": "b"}}),),
+    "DELETE /v1/conversations/{id}": (("session", "", None),),
+    "GET /v1/conversations/{id}/items": (("session", "", None),),
+    "POST /v1/conversations/{id}/items": (("session", "", {"items": [{"role": "user", "content": "x"}]}),),
+    "GET /v1/conversations/{id}/items/{item_id}": (("session", "", None),),
+    "DELETE /v1/conversations/{id}/items/{item_id}": (("session", "", None),),
     "POST /v1/agent/approvals/{id}": (
         ("approval", "", {"decision": "approve"}),
         ("approval", "", {"decision": "deny", "remember_for_session": True}),
@@ -72,6 +79,7 @@ ELSEWHERE = {
     "POST /v1/messages": "the same",
     "POST /v1/messages/count_tokens": "the same: it reads one's own session of that id",
     "POST /v1/responses": "the same, and answers to approvals: tested below",
+    "POST /v1/conversations": "the same; to go on in one in a response is tested below",
     "POST /v1/responses/input_tokens": "the same: it reads one's own session of that id",
     "POST /api/chat": "the same: tested below",
     "POST /api/generate": "the same",
@@ -133,6 +141,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
                 http.post("/v1/responses", json={"input": SECRET, "user": "hers"}).raise_for_status().json()["id"]
             )
             weather = talk(http, "weather", session_id="weather", tools=[WEATHER])
+            item = http.get("/v1/conversations/hers/items").json()["first_id"]
         waits = asking.json()["tenuto"]
         things = {
             "session": "hers",
@@ -140,6 +149,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             "paused": waits["run_id"],
             "approval": waits["approval_id"],
             "response": response,
+            "item": item,
         }
         yield Made(server, things, run_of(weather))
     finally:
@@ -192,7 +202,8 @@ def test_what_is_alices_answers_bob_as_what_nobody_has(
     answers = []
     with made.client(bob) as http:
         for id in (made.things[thing], NOBODYS[thing]):
-            response = http.request(method, path.replace("{id}", id) + query, json=body)
+            of = path.replace("{id}", id).replace("{item_id}", made.things["item"])
+            response = http.request(method, of + query, json=body)
             headers = {
                 name: value for name, value in response.headers.items() if name not in ("date", "content-length")
             }
@@ -252,6 +263,17 @@ def test_bob_goes_on_after_no_response_of_alices(made: Made, bob: str) -> None:
                 told.append((answer.status_code, answer.text.replace(id, "ID")))
     assert told[:2] == told[2:]
     assert {status for status, _ in told} == {400}
+
+
+def test_bob_goes_on_in_no_conversation_of_alices(made: Made, bob: str) -> None:
+    with made.client(bob) as http:
+        told = []
+        for id in ("hers", NOBODYS["session"]):
+            for path in ("/v1/responses", "/v1/responses/input_tokens"):
+                answer = http.post(path, json={"input": "and?", "conversation": id})
+                told.append((answer.status_code, answer.text.replace(id, "ID")))
+    assert told[:2] == told[2:]
+    assert {status for status, _ in told} == {404}
 
 
 def test_alices_approval_is_not_bobs_to_give_in_a_response(made: Made, bob: str) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's dialect: responses, chat and text completions, and what llama-server has beside them."""
+"""OpenAI's dialect: responses, conversations, chat and text completions, and what llama-server has beside them."""
 
 from starlette.routing import WebSocketRoute
 
@@ -6,6 +6,7 @@ from tenuto.runtime.dialects.base import DialectServices
 from tenuto.runtime.dialects.openai import operations
 from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
 from tenuto.runtime.dialects.openai.completions.endpoint import Completions
+from tenuto.runtime.dialects.openai.conversations.endpoint import Conversations
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.properties import PropertiesApi
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
@@ -23,6 +24,7 @@ def openai(services: DialectServices) -> Dialect:
     responses = Responses(services.runner, services.keep_alive_s)
     sockets = ResponseSockets(responses)
     stored = StoredResponses(services.runner, services.keep_alive_s)
+    conversations = Conversations(services.runner)
     properties = PropertiesApi(services.runner.models)
     tokens = TokenizeApi(services.runner)
     return Dialect(
@@ -38,6 +40,7 @@ def openai(services: DialectServices) -> Dialect:
             DocumentedRoute("/v1/responses/{id}", stored.delete, operations.DELETE_RESPONSE, methods=["DELETE"]),
             DocumentedRoute("/v1/responses/{id}/cancel", stored.cancel, operations.CANCEL_RESPONSE, methods=["POST"]),
             DocumentedRoute("/v1/responses/{id}/input_items", stored.input_items, operations.INPUT_ITEMS),
+            *_conversation_routes(conversations),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
             DocumentedRoute("/props", properties.props, operations.PROPS),
             DocumentedRoute("/slots", properties.slots, operations.SLOTS),
@@ -45,3 +48,18 @@ def openai(services: DialectServices) -> Dialect:
             DocumentedRoute("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),
         ),
     )
+
+
+def _conversation_routes(conversations: Conversations) -> list[DocumentedRoute]:
+    whole = "/v1/conversations/{id}"
+    items, item = f"{whole}/items", f"{whole}/items/{{item_id}}"
+    return [
+        DocumentedRoute("/v1/conversations", conversations.create, operations.CREATE_CONVERSATION, methods=["POST"]),
+        DocumentedRoute(whole, conversations.retrieve, operations.CONVERSATION),
+        DocumentedRoute(whole, conversations.update, operations.UPDATE_CONVERSATION, methods=["POST"]),
+        DocumentedRoute(whole, conversations.delete, operations.DELETE_CONVERSATION, methods=["DELETE"]),
+        DocumentedRoute(items, conversations.items, operations.ITEMS),
+        DocumentedRoute(items, conversations.add_items, operations.ADD_ITEMS, methods=["POST"]),
+        DocumentedRoute(item, conversations.item, operations.ITEM),
+        DocumentedRoute(item, conversations.delete_item, operations.DELETE_ITEM, methods=["DELETE"]),
+    ]

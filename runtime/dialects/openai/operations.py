@@ -11,6 +11,7 @@ from tenuto.errors import (
     NotFound,
     Overloaded,
     SessionBusy,
+    SessionDamaged,
     SessionPaused,
     ShuttingDown,
     StoreFailed,
@@ -25,6 +26,8 @@ from tenuto.runtime.dialects.openai.chat.shapes import STREAMED, ChatAnswer
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
+from tenuto.runtime.dialects.openai.conversations.shapes import ConversationAnswer, DeletedConversation, OneItem
+from tenuto.runtime.dialects.openai.conversations.wire import CreateBody, ItemsBody, UpdateBody
 from tenuto.runtime.dialects.openai.properties import PropsAnswer, SlotsAnswer
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
 from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
@@ -142,16 +145,63 @@ DELETE_RESPONSE = Doc(
     "Stops the response if it is under way. Its conversation keeps what was said.",
     errors=(*_STORED, SessionBusy),
 )
+_PAGE = (
+    Parameter("after", {"type": "string"}, "The id of the last item of the page before."),
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "The most to give."),
+    Parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "desc: the newest first."),
+)
 INPUT_ITEMS = Doc(
     "Chat",
     "List the items that a stored response answers",
     ItemList,
-    parameters=(
-        Parameter("after", {"type": "string"}, "The id of the last item of the page before."),
-        Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "The most to give."),
-        Parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "desc: the newest first."),
-    ),
+    parameters=_PAGE,
     errors=(*_STORED, Conflict),
+)
+_OF_CONVERSATION = (NotFound, SessionDamaged, Overloaded, StoreFailed)
+_CHANGING = (*_OF_CONVERSATION, SessionBusy, SessionPaused, Conflict)
+CREATE_CONVERSATION = Doc(
+    "Conversations",
+    "Begin a conversation",
+    ConversationAnswer,
+    "A conversation is a session, whose id it has.",
+    body=CreateBody,
+    body_required=False,
+    errors=(UnsupportedParameter, Overloaded, StoreFailed),
+    example={"items": [{"role": "user", "content": "What is 12 * 7?"}], "metadata": {"topic": "homework"}},
+)
+CONVERSATION = Doc("Conversations", "Get a conversation", ConversationAnswer, errors=_OF_CONVERSATION)
+UPDATE_CONVERSATION = Doc(
+    "Conversations",
+    "Change a conversation's metadata",
+    ConversationAnswer,
+    body=UpdateBody,
+    errors=_OF_CONVERSATION,
+    example={"metadata": {"topic": "homework"}},
+)
+DELETE_CONVERSATION = Doc(
+    "Conversations",
+    "Delete a conversation",
+    DeletedConversation,
+    "Its items and responses go with it. What is under way in it is cancelled.",
+    errors=(NotFound, SessionBusy, Overloaded, StoreFailed),
+)
+ITEMS = Doc("Conversations", "List a conversation's items", ItemList, parameters=_PAGE, errors=_OF_CONVERSATION)
+ADD_ITEMS = Doc(
+    "Conversations",
+    "Add items to a conversation",
+    ItemList,
+    "At its end, without asking a model.",
+    body=ItemsBody,
+    errors=(UnsupportedParameter, *_CHANGING),
+    example={"items": [{"role": "user", "content": "What is 12 * 7?"}]},
+)
+ITEM = Doc("Conversations", "Get an item of a conversation", OneItem, errors=_OF_CONVERSATION)
+DELETE_ITEM = Doc(
+    "Conversations",
+    "Delete an item of a conversation",
+    ConversationAnswer,
+    "A call goes with its output. What comes after it stays, and is read anew with the next response.",
+    errors=_CHANGING,
 )
 COMPLETIONS = Doc(
     "Chat",

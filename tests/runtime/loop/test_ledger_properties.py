@@ -6,6 +6,7 @@ What the engine was fed is read from its one slot, which belongs to the session 
 import asyncio
 import shutil
 import tempfile
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tenuto.runtime.loop.events import Answer, RoundEnded, RunDone, TextAdded
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.requests import ToolSelection
-from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolResultItem, UserItem
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.session import Session
 from tests.runtime.loop.conftest import Open
@@ -66,6 +67,9 @@ steps = st.one_of(
     st.tuples(st.just("cancel"), st.integers(0, 3), asking),
     st.tuples(st.just("answer"), st.integers(0, 2), asking),
     st.tuples(st.just("kill"), st.just(0), asking),
+    st.tuples(st.just("bring"), words, asking),
+    st.tuples(st.just("take away"), st.integers(0, 8), asking),
+    st.tuples(st.just("instruct"), words, asking),
 )
 
 
@@ -98,6 +102,16 @@ class Conversation:
                         break
                 await self.process.cancel(run)
                 await self._check(await answer(run))
+            case "bring", str() if session is not None:
+                with suppress(SessionPaused):
+                    await self.process.runner.add_items(ALICE, self.id, [UserItem(value)])
+                await self.process.session(self.id)
+            case "take away", int() if session is not None:
+                await self._take_away(value)
+            case "instruct", str() if session is not None:
+                instructed = {"is_appended": True, "is_instructed": bool(value)}
+                items = [*([SystemItem(value)] if value else []), UserItem("hi")]
+                await self._ask(items, {**fields, **instructed})
             case "kill", _:
                 await self._kill()
             case "answer", int() if self.paused is not None:
@@ -106,6 +120,17 @@ class Conversation:
                 )
                 results: list[Item] = [ToolResultItem(one.id, "", "x" * value * 4_000) for one in outstanding]
                 await self._ask(results, fields)
+
+    async def _take_away(self, place: int) -> None:
+        runner = self.process.runner
+        page = await runner.parts(ALICE, self.id, None, 100, newest_first=True)
+        if place < len(page.parts):
+            with suppress(SessionPaused):
+                await runner.remove_part(ALICE, self.id, page.parts[place].name)
+                left = await runner.parts(ALICE, self.id, None, 100, newest_first=True)
+                names = [one.name for one in page.parts]
+                assert {one.name for one in left.parts} < set(names), "the others keep their names"
+        await self.process.session(self.id)
 
     async def _ask(self, items: list[Item], fields: dict[str, object]) -> None:
         run = await self._start(items, fields)

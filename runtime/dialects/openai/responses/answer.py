@@ -7,6 +7,7 @@ from typing import Any
 from tenuto.errors import ContextTooLong, Overloaded, TenutoError
 from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.shapes import (
+    ConversationName,
     IncompleteDetails,
     InputDetails,
     OutputDetails,
@@ -81,6 +82,7 @@ class Head:
             "incomplete_details": None,
             "usage": None,
             **{name: echo.get(name) for name in _ECHOED},
+            **({} if asked.conversation is None else {"conversation": ConversationName(id=asked.conversation)}),
             **ended,
         }
         return ResponseAnswer(

@@ -45,7 +45,7 @@ class Asked:
 
     `callables` are the client's tools by the names that the model knows. `lists` are told before the answer.
     `holds_calls`: a round may need a person's word before the client may know of its calls. `approved` is the approval
-    request that is answered. `temperature` None: the model's own.
+    request that is answered. `conversation` is the id of the one that was named. `temperature` None: the model's own.
     """
 
     echo: JsonObject
@@ -53,6 +53,7 @@ class Asked:
     lists: tuple[ToolList, ...] = ()
     holds_calls: bool = False
     approved: str | None = None
+    conversation: str | None = None
     background: bool = False
     parallel: bool = True
     temperature: float | None = None

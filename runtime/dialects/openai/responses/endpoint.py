@@ -8,7 +8,7 @@ from functools import partial
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from tenuto.errors import InvalidRequest, LegNotFound, UnknownPrevious
+from tenuto.errors import InvalidRequest, LegNotFound, NotFound, UnknownPrevious
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.approvals import pause_id
@@ -120,6 +120,8 @@ class Responses:
             return await self.runner.leg(turn.principal, asked_by)
         if turn.after is not None:
             await self._expect_asked(turn.principal, turn.after, approval)
+        if turn.is_appended and turn.session_id is not None:
+            await self.runner.session(turn.principal, turn.session_id)
         run = await self.runner.decide(
             turn.principal,
             pause_id(approval.request_id),
@@ -144,9 +146,13 @@ class Responses:
 
 @contextmanager
 def _following(turn: Turn) -> Iterator[None]:
-    """For what fails where there is no response after which the turn is to go on."""
+    """For what fails where there is no response, or no conversation, after which the turn is to go on."""
     try:
         yield
     except LegNotFound:
         name = response_id(turn.after or "")
         raise UnknownPrevious(f"Previous response with id {name!r} not found.", "previous_response_id") from None
+    except NotFound as missing:
+        if missing.kind != "session" or turn.session_id is None:
+            raise
+        raise NotFound("conversation", turn.session_id) from None

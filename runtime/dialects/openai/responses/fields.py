@@ -10,9 +10,11 @@ from tenuto.runtime.dialects.refusals import Refusal
 
 SERVED: dict[str, str] = {
     "model": "an id from `/v1/models`; if absent or `default`, the first model",
-    "input": "a text, or items: messages, calls and their outputs, reasoning, and those of MCP tools",
+    "input": "a text, or items: messages, calls and their outputs, reasoning, and those of MCP tools;"
+    " with `conversation`, it may be left out",
     "instructions": "a system message before the input, for this response alone",
     "previous_response_id": "what was said up to its end comes before the input; an unknown one is an error",
+    "conversation": "the id of a conversation, to whose end the input is added; an unknown one is an error",
     "background": "the response goes on without its client, which reads it by its id; not with `store` false",
     "tools": "`function`, `custom` and `namespace`: run by the client; `mcp` with `server_label`: run by the server",
     "tool_choice": "`none`, `auto`, `required`, one function, custom or MCP tool, `allowed_tools`",
@@ -57,7 +59,6 @@ LEFT_OUT: dict[str, Refusal] = {
 """Fields that clients set and can do without: when one is used, the response's `tenuto.diagnostics` says so."""
 
 REFUSED: dict[str, Refusal] = {
-    "conversation": Refusal(_given, "send the whole history, or name the session by X-Tenuto-Session"),
     "prompt": Refusal(_given, "prompt templates are not kept here; use `instructions` and `input`"),
     "moderation": Refusal(_given, "nothing is moderated"),
 }

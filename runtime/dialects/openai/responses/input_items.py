@@ -1,6 +1,6 @@
 """A conversation's items as lists of them show them. Pure; the way back is `input`'s."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import JsonValue
@@ -24,107 +24,106 @@ from tenuto.runtime.dialects.openai.responses.shapes import (
     ReasoningText,
 )
 from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.parts import Part, parts_at
 from tenuto.tools.names import SEPARATOR
 
 
 def items_of(items: Sequence[Item], name: str, callables: Mapping[str, ClientTool]) -> list[ListedItem]:
     """Items in their order. `name` makes their ids, `callables` are the client's tools by the model's names."""
-    return [*_Listing(items, name, callables).all()]
+    parts = (part for place in range(len(items)) for part in parts_at(items, place))
+    return [listed(part, f"{name}i{number:04x}", callables) for number, part in enumerate(parts, 1)]
 
 
-class _Listing:
-    def __init__(self, items: Sequence[Item], name: str, callables: Mapping[str, ClientTool]) -> None:
-        self._items, self._name, self._callables = items, name, callables
-        self._custom: set[str] = set()
-        """The ids of the calls of custom tools."""
-        self._number = 0
+def listed(part: Part, name: str, callables: Mapping[str, ClientTool]) -> ListedItem:
+    """A part of a conversation's items, as an item of its own. `name` makes its id."""
+    item = part.item
+    match item:
+        case SystemItem(text=text):
+            return _message("system", [InputPart(type="input_text", text=text)], name)
+        case UserItem(text=text, attachments=attachments):
+            return _message("user", _parts(text, attachments), name)
+        case ToolResultItem():
+            return _output(item, name, callables)
+        case AssistantItem():
+            if part.call is not None:
+                return _call(part.call, part.result, name, callables)
+            return _reasoning(item, name) if part.kind == "reasoning" else _said(item, name)
 
-    def all(self) -> Iterator[ListedItem]:
-        """All of them."""
-        for place, item in enumerate(self._items):
-            match item:
-                case SystemItem(text=text):
-                    yield self._message("system", [InputPart(type="input_text", text=text)])
-                case UserItem():
-                    yield self._message("user", _parts(item.text, item.attachments))
-                case AssistantItem():
-                    yield from self._said(item, self._items[place + 1 :])
-                case ToolResultItem(server=False):
-                    yield self._output(item)
-                case ToolResultItem():
-                    pass  # it stands with its call
 
-    def _said(self, item: AssistantItem, after: Sequence[Item]) -> Iterator[ListedItem]:
-        status: ItemStatus = "incomplete" if item.incomplete else "completed"
-        if item.reasoning:
-            thought = [ReasoningText(type="reasoning_text", text=item.reasoning)]
-            yield ReasoningItem(id=self._id("rs"), type="reasoning", status=status, summary=[], content=thought)
-        if item.text:
-            said = [OutputText(type="output_text", text=item.text, annotations=[], logprobs=[])]
-            yield MessageItem(id=self._id("msg"), type="message", role="assistant", status=status, content=said)
-        for call in item.calls:
-            yield self._server_call(call, after) if call.server else self._call(call)
+def _status(item: AssistantItem) -> ItemStatus:
+    return "incomplete" if item.incomplete else "completed"
 
-    def _call(self, call: ToolCall) -> ListedItem:
-        tool = self._callables.get(call.name) or ClientTool(call.name)
-        named: dict[str, Any] = {} if tool.namespace is None else {"namespace": tool.namespace}
-        if tool.is_custom:
-            self._custom.add(call.id)
-            return CustomCallItem(
-                id=self._id("ctc"),
-                type="custom_tool_call",
-                status="completed",
-                call_id=call.id,
-                name=tool.name,
-                input=unwrapped(call.arguments),
-                **named,
-            )
-        return FunctionCallItem(
-            id=self._id("fc"),
-            type="function_call",
+
+def _reasoning(item: AssistantItem, name: str) -> ReasoningItem:
+    thought = [ReasoningText(type="reasoning_text", text=item.reasoning)]
+    return ReasoningItem(id=f"rs_{name}", type="reasoning", status=_status(item), summary=[], content=thought)
+
+
+def _said(item: AssistantItem, name: str) -> MessageItem:
+    said = [OutputText(type="output_text", text=item.text, annotations=[], logprobs=[])]
+    return MessageItem(id=f"msg_{name}", type="message", role="assistant", status=_status(item), content=said)
+
+
+def _call(
+    call: ToolCall, result: ToolResultItem | None, name: str, callables: Mapping[str, ClientTool]
+) -> McpCallItem | CustomCallItem | FunctionCallItem:
+    if call.server:
+        return _server_call(call, result, name)
+    tool = callables.get(call.name) or ClientTool(call.name)
+    named: dict[str, Any] = {} if tool.namespace is None else {"namespace": tool.namespace}
+    if tool.is_custom:
+        return CustomCallItem(
+            id=f"ctc_{name}",
+            type="custom_tool_call",
             status="completed",
             call_id=call.id,
             name=tool.name,
-            arguments=call.arguments,
+            input=unwrapped(call.arguments),
             **named,
         )
+    return FunctionCallItem(
+        id=f"fc_{name}",
+        type="function_call",
+        status="completed",
+        call_id=call.id,
+        name=tool.name,
+        arguments=call.arguments,
+        **named,
+    )
 
-    def _server_call(self, call: ToolCall, after: Sequence[Item]) -> ListedItem:
-        results = (one for one in after if isinstance(one, ToolResultItem) and one.call_id == call.id)
-        result = next(results, None)
-        label, _, name = call.name.partition(SEPARATOR)
-        error = None
-        if result is not None and result.is_error:
-            error = McpError(type="mcp_tool_execution_error", content=[{"type": "text", "text": result.text}])
-        return McpCallItem(
-            id=self._id("mcp"),
-            type="mcp_call",
-            status="incomplete" if result is None else "completed" if error is None else "failed",
-            server_label=label,
-            name=name,
-            arguments=call.arguments,
-            approval_request_id=None,
-            output=None if result is None or error is not None else result.text,
-            error=error,
-        )
 
-    def _output(self, item: ToolResultItem) -> ListedItem:
-        tool = self._callables.get(item.name)
-        is_custom = item.call_id in self._custom or (tool is not None and tool.is_custom)
-        return CallOutputItem(
-            id=self._id("ctco" if is_custom else "fco"),
-            type="custom_tool_call_output" if is_custom else "function_call_output",
-            status="completed",
-            call_id=item.call_id,
-            output=_parts(item.text, item.attachments) if item.attachments else item.text,
-        )
+def _server_call(call: ToolCall, result: ToolResultItem | None, id: str) -> McpCallItem:
+    label, _, name = call.name.partition(SEPARATOR)
+    error = None
+    if result is not None and result.is_error:
+        error = McpError(type="mcp_tool_execution_error", content=[{"type": "text", "text": result.text}])
+    return McpCallItem(
+        id=f"mcp_{id}",
+        type="mcp_call",
+        status="incomplete" if result is None else "completed" if error is None else "failed",
+        server_label=label,
+        name=name,
+        arguments=call.arguments,
+        approval_request_id=None,
+        output=None if result is None or error is not None else result.text,
+        error=error,
+    )
 
-    def _message(self, role: Literal["user", "system"], content: list[InputPart]) -> ListedItem:
-        return InputMessageItem(id=self._id("msg"), type="message", role=role, status="completed", content=content)
 
-    def _id(self, kind: str) -> str:
-        self._number += 1
-        return f"{kind}_{self._name}i{self._number:04x}"
+def _output(item: ToolResultItem, name: str, callables: Mapping[str, ClientTool]) -> CallOutputItem:
+    tool = callables.get(item.name)
+    is_custom = tool is not None and tool.is_custom
+    return CallOutputItem(
+        id=f"{'ctco' if is_custom else 'fco'}_{name}",
+        type="custom_tool_call_output" if is_custom else "function_call_output",
+        status="completed",
+        call_id=item.call_id,
+        output=_parts(item.text, item.attachments) if item.attachments else item.text,
+    )
+
+
+def _message(role: Literal["user", "system"], content: list[InputPart], name: str) -> InputMessageItem:
+    return InputMessageItem(id=f"msg_{name}", type="message", role=role, status="completed", content=content)
 
 
 def _parts(text: str, attachments: Sequence[Attachment]) -> list[InputPart]:

@@ -47,7 +47,8 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
     value, wire = _read(body, ResponsesBody)
     said, tools = _said(wire, listed)
     selection = _selection(wire, tools, listed)
-    session_id = session_of(headers)
+    named = session_of(headers)
+    session_id = _session(wire, headers)
     key = idempotency_key(headers)
     if wire.background and wire.store is False:
         raise InvalidRequest("background: a response that is made in the background is stored", "background")
@@ -65,8 +66,9 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
         hint=hint_of(headers, wire.prompt_cache_key),
         stored=wire.store,
         # Who names a server's tools knows how to answer when it is asked for approval.
-        wants_events=bool(tools.servers) or session_id is not None or wants_events(headers),
+        wants_events=bool(tools.servers) or named is not None or wants_events(headers),
         left_out=(*said.left_out, *tools.left_out, *_unused(value)),
+        is_appended=wire.conversation is not None,
         after=_previous(wire),
         is_instructed=bool(wire.instructions),
         idempotency_key=key,
@@ -78,6 +80,7 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
         tool_lists(tools, said.listed, listed),
         holds_calls=bool(tools.servers) or not selection.given,
         approved=None if said.approval is None else said.approval.request_id,
+        conversation=None if wire.conversation is None else wire.conversation.id,
         background=wire.background is True,
         parallel=selection.parallel,
         temperature=wire.temperature,
@@ -95,9 +98,10 @@ def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal,
         principal=principal,
         model=wire.model or None,
         items=_items(wire, said),
-        session_id=session_of(headers),
+        session_id=_session(wire, headers),
         tools=_selection(wire, tools, listed),
         response=_format(wire),
+        is_appended=wire.conversation is not None,
         after=_previous(wire),
         is_instructed=bool(wire.instructions),
     )
@@ -112,8 +116,22 @@ def _read(body: bytes, form: type[WireT]) -> tuple[dict[str, Any], WireT]:
     return value, validate(form, value)
 
 
+def _session(wire: InputBody, headers: Mapping[str, str]) -> str | None:
+    """The session that a request names: a conversation is one."""
+    if wire.conversation is None:
+        return session_of(headers)
+    if wire.previous_response_id is not None:
+        raise InvalidRequest(
+            "previous_response_id and conversation exclude each other: a response belongs to one conversation",
+            "previous_response_id",
+        )
+    return session_of(headers, wire.conversation.id, "conversation")
+
+
 def _said(wire: InputBody, listed: Listed) -> tuple[Input, Tools]:
-    said = read_input(wire.input)
+    if not wire.input and wire.conversation is None:
+        raise InvalidRequest("input: field required", "input")
+    said = read_input(wire.input or ())
     given = [(f"tools[{index}]", tool) for index, tool in enumerate(wire.tools or ())]
     tools = read_tools([*given, *said.tools], listed)
     if said.approval is not None and said.items and wire.previous_response_id is not None:

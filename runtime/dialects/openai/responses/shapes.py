@@ -175,6 +175,12 @@ class ResponseState(RunStateAnswer):
     session_id: str
 
 
+class ConversationName(Shape):
+    """The conversation that a response belongs to."""
+
+    id: str
+
+
 class ResponseAnswer(Shape):
     """A response."""
 
@@ -208,6 +214,7 @@ class ResponseAnswer(Shape):
     usage: ResponseUsage | None
     user: str | None
     metadata: dict[str, str]
+    conversation: ConversationName | None = None
     tenuto: ResponseState | None = None
 
 

@@ -58,6 +58,10 @@ def _items(value: Any) -> Any:
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
+def _conversation(value: Any) -> Any:
+    return {"id": value} if isinstance(value, str) else value
+
+
 def _only_known(value: Any) -> Any:
     """A tool that OpenAI hosts may have any form."""
     if isinstance(value, dict) and value.get("type") not in ("function", "custom", "namespace", "mcp"):
@@ -216,16 +220,26 @@ class ReasoningBody(Wire):
     summary: str | None = None
 
 
+class ConversationBody(Wire):
+    """A conversation by its id."""
+
+    id: str
+
+
 class InputBody(Wire):
     """What the model reads, and how it may answer: the fields that counting tokens has too. None: not said."""
 
     model: str | None = None
     input: Annotated[
-        Annotated[list[AnyItem], Field(min_length=1, max_length=MOST_ITEMS)],
-        BeforeValidator(_items, json_schema_input_type=str | list[InputItem]),
-    ]
+        Annotated[list[AnyItem], Field(max_length=MOST_ITEMS)] | None,
+        BeforeValidator(_items, json_schema_input_type=str | list[InputItem] | None),
+    ] = None
     instructions: str | None = None
     previous_response_id: str | None = None
+    conversation: Annotated[
+        ConversationBody | None,
+        BeforeValidator(_conversation, json_schema_input_type=str | ConversationBody | None),
+    ] = None
     tools: Annotated[list[AnyTool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Annotated[
         ToolChoiceBody | None,
