@@ -1,5 +1,6 @@
 """What can change in the store: plain facts, of which a commit is a sequence that is kept as a whole or not at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenuto.sessions.items import Item
@@ -161,6 +162,14 @@ class PutNote:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Keep what a session's client keeps with it, which `SaveSession` writes for a new session alone."""
+
+    uid: str
+    metadata: Mapping[str, str]
+
+
 Change = (
     SaveSession
     | AddItems
@@ -180,6 +189,7 @@ Change = (
     | SaveKey
     | DeleteSession
     | PutNote
+    | Describe
 )
 
 Beside = SaveRun | BeginLeg | AddTold | EndLeg | DeleteLeg | SaveCall | SavePause | SaveKey

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 from uuid import uuid4
 
 import anyio
@@ -11,7 +10,7 @@ import anyio.to_thread
 from tenuto.errors import CommitUnsettled, Conflict, NotFound, SessionBusy, SessionDamaged, StoreFailed
 from tenuto.sessions import match
 from tenuto.sessions.candidates import candidates
-from tenuto.sessions.changes import Beside, Change, DeleteSession, PutNote, whole
+from tenuto.sessions.changes import Beside, Change, DeleteSession, Describe, PutNote, whole
 from tenuto.sessions.commits import Commits
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.expiry import Expiry, is_over
@@ -159,6 +158,15 @@ class Directory:
             session.notes[key] = text
             self._used(session)
 
+    async def describe(self, session: Session, metadata: Mapping[str, str]) -> None:
+        """Keep what a session's client keeps with it, which is no part of a draft either. Raises as `commit` does."""
+        async with self._locks.of(session.key):
+            self._live.expect(session)
+            if session.stored:
+                await self._commits.make(session.key, Describe(session.uid, metadata))
+            session.metadata = metadata
+            self._used(session)
+
     def _used(self, session: Session) -> None:
         """A session has been committed."""
         session.is_committed = True
@@ -196,17 +204,6 @@ class Directory:
             raise
         if session is not None:
             self._live.forget(session)
-
-    async def raw(self, principal: str, id: str) -> dict[str, Any]:
-        """All that the store has of a session, as it is; also of one that cannot be read.
-
-        Raises:
-            NotFound: there is none, or it is another principal's.
-        """
-        uid = await self._store.uid(principal, id)
-        if uid is None:
-            raise NotFound("session", id)
-        return await self._store.raw(uid)
 
     async def list(
         self, principal: str, implicit: bool = False, *, limit: int = 100, after: str | None = None

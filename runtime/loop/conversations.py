@@ -64,15 +64,13 @@ class Conversations:
         return await self._owners.ask((principal, id), partial(self._sessions.expect, principal, id))
 
     async def describe(self, principal: str, id: str, metadata: Mapping[str, str]) -> Session:
-        """Let a session have this metadata. Raises NotFound."""
+        """Let a session have this metadata, also while a run is at work in it. Raises NotFound."""
         return await self._owners.ask((principal, id), partial(self._describe, principal, id, metadata))
 
     async def _describe(self, principal: str, id: str, metadata: Mapping[str, str]) -> Session:
-        draft = Draft(await self._sessions.expect(principal, id))
-        _save(draft)
-        draft.ahead.metadata = metadata
-        await self._directory.commit(draft)
-        return draft.session
+        session = await self._sessions.expect(principal, id)
+        await self._directory.describe(session, metadata)
+        return session
 
     async def add(self, principal: str, id: str, items: Sequence[Item]) -> Sequence[NamedPart]:
         """Add items at the end; the parts that they are.
@@ -156,7 +154,7 @@ class Conversations:
 
 
 def _save(draft: Draft) -> None:
-    """Who changes a session by its id has named it."""
+    """Who changes a session's items by its id has named it."""
     draft.save()
     draft.ahead.implicit, draft.ahead.expires_at = False, None
 

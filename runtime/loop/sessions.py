@@ -70,7 +70,13 @@ class Sessions:
 
     async def raw(self, principal: str, id: str) -> dict[str, Any]:
         """All rows of a session as they are. Raises NotFound."""
-        return await self._owners.ask((principal, id), partial(self._directory.raw, principal, id))
+        return await self._owners.ask((principal, id), partial(self._raw, principal, id))
+
+    async def _raw(self, principal: str, id: str) -> dict[str, Any]:
+        uid = await self._store.uid(principal, id)
+        if uid is None:
+            raise NotFound("session", id)
+        return await self._store.raw(uid)
 
     async def install(self, session: Session) -> None:
         """Put a session in the place of the one of its id. Raises SessionBusy."""

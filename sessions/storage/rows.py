@@ -1,6 +1,7 @@
 """Facts as rows: what of each is kept in which column. No statement, no thread."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tenuto.sessions.blobs import TOOLS, Shared
@@ -39,9 +40,14 @@ def session_row(session: Session) -> Row:
         "visible_digest": shortened(session.history.digest(session.items)),
         "hint": session.hint,
         "instructed": session.instructed,
-        "metadata": _compact({**session.metadata}) if session.metadata else None,
+        "metadata": metadata_text(session.metadata),
         "removed": json.dumps(session.removed) if session.removed else None,
     }
+
+
+def metadata_text(metadata: Mapping[str, str]) -> str | None:
+    """A session's metadata as it is kept."""
+    return _compact({**metadata}) if metadata else None
 
 
 def run_row(run: RunRecord) -> Row:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, assert_never
 
-from sqlalchemy import Executable, Integer, Table, bindparam, case, delete, exists, func, or_, select, update
+from sqlalchemy import Column, Executable, Integer, Table, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenuto.sessions.blobs import TOOLS, Blob, Shared
@@ -22,6 +22,7 @@ from tenuto.sessions.changes import (
     CutSpans,
     DeleteLeg,
     DeleteSession,
+    Describe,
     EndLeg,
     MarkTurns,
     MovePlaces,
@@ -41,6 +42,7 @@ from tenuto.sessions.storage.rows import (
     call_row,
     end_row,
     leg_row,
+    metadata_text,
     pause_row,
     run_row,
     session_row,
@@ -93,6 +95,8 @@ def taken(change: Change) -> Sequence[Write | Large]:
             return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
         case PutNote(scope=scope, key=key, text=note):
             return [Write("put_note", [{"of_scope": scope, "of_key": key, "new_text": note}], scope)]
+        case Describe(uid=uid, metadata=metadata):
+            return [Write("describe", [{"of_uid": uid, "new_metadata": metadata_text(metadata)}], uid)]
         case AddItems() | AddSpans() | AddLedger():
             return [change]
         case _:
@@ -220,19 +224,21 @@ def statements(dialect: str) -> dict[str, Executable]:
     """Every statement by its name. SQLite and PostgreSQL share the form of an upsert, in two classes of SQLAlchemy."""
     insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
 
-    def upsert(table: Table) -> Executable:
+    def upsert(table: Table, *but: Column[Any]) -> Executable:
         statement = insert(table)
         primary = list(table.primary_key.columns)
-        others = {
-            column.name: statement.excluded[column.name] for column in table.columns if column not in set(primary)
-        }
+        left = {*primary, *but}
+        others = {column.name: statement.excluded[column.name] for column in table.columns if column not in left}
         return statement.on_conflict_do_update(index_elements=primary, set_=others)  # type: ignore[no-any-return]
 
-    items, spans, notes, legs = tables.items, tables.spans, tables.notes, tables.legs
+    sessions, items, spans, notes, legs = tables.sessions, tables.items, tables.spans, tables.notes, tables.legs
     name = bindparam("of_fingerprint", type_=spans.c.fingerprint.type)
     return {
         "save_blob": insert(tables.blobs).on_conflict_do_nothing(),
-        "save_session": upsert(tables.sessions),
+        "save_session": upsert(sessions, sessions.c.metadata),
+        "describe": update(sessions)
+        .where(sessions.c.uid == bindparam("of_uid"))
+        .values(metadata=bindparam("new_metadata")),
         "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
         "begin_leg": insert(legs),

@@ -95,6 +95,17 @@ async def test_two_clients_at_once_have_both_what_they_added(open_process: Open)
     assert len((await process.session()).removed) == 12 - len(left)
 
 
+async def test_metadata_that_comes_while_a_run_is_at_work_is_kept_beside_what_it_says(open_process: Open) -> None:
+    process = await open_process(asks("add", *[call("count__add", by=1)] * 3, text="a"))
+    await process.runner.begin_session(ALICE, "s", [], {})
+    for number in range(8):
+        run = await process.start("add", is_appended=True)
+        while run.run.working:
+            await process.runner.describe_session(ALICE, "s", {"number": str(number)})
+        assert (await answer(run)).error is None
+        assert (await process.session()).metadata == {"number": str(number)}, "and the store has what memory has"
+
+
 async def test_what_a_run_is_at_work_on_or_waits_for_is_not_changed(open_process: Open) -> None:
     process = await open_process(asks("the weather", call("weather", city="Ulm")), says("long", "y" * 400, delay_ms=2))
     run = await process.start("long")
