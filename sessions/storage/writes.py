@@ -236,9 +236,7 @@ def statements(dialect: str) -> dict[str, Executable]:
     return {
         "save_blob": insert(tables.blobs).on_conflict_do_nothing(),
         "save_session": upsert(sessions, sessions.c.metadata),
-        "describe": update(sessions)
-        .where(sessions.c.uid == bindparam("of_uid"))
-        .values(metadata=bindparam("new_metadata")),
+        "describe": _describe(),
         "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
         "begin_leg": insert(legs),
@@ -272,6 +270,11 @@ def statements(dialect: str) -> dict[str, Executable]:
         "expire_keys": delete(tables.keys).where(tables.keys.c.expires_at <= bindparam("now")),
         "put_note": _put_note(insert),
     }
+
+
+def _describe() -> Executable:
+    sessions = tables.sessions
+    return update(sessions).where(sessions.c.uid == bindparam("of_uid")).values(metadata=bindparam("new_metadata"))
 
 
 def _move_legs() -> Executable:
