@@ -79,6 +79,7 @@ ELSEWHERE = {
     "POST /v1/messages": "the same",
     "POST /v1/messages/count_tokens": "the same: it reads one's own session of that id",
     "POST /v1/responses": "the same, and answers to approvals: tested below",
+    "GET /v1/responses": "the same over a WebSocket",
     "POST /v1/conversations": "the same; to go on in one in a response is tested below",
     "POST /v1/responses/input_tokens": "the same: it reads one's own session of that id",
     "POST /api/chat": "the same: tested below",
