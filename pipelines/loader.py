@@ -20,6 +20,7 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.trial import Trial
 from tenuto.pipelines.trial import require as trial_of
 
@@ -110,7 +111,22 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
 
 
 def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
-    """Load a model: `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
+    """Load a model that generates, as `load_any` does.
+
+    Raises:
+        ModelLoadFailed: the text says what is wrong and what to do.
+    """
+    pipeline = load_any(model, settings)
+    if isinstance(pipeline, EmbeddingPipeline):
+        pipeline.embedder.close()
+        raise ModelLoadFailed(f"{model} makes vectors or scores of texts, and generates none")
+    return pipeline
+
+
+def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | EmbeddingPipeline:
+    """Load a model, whether it generates or embeds.
+
+    It is `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
 
     What others have made is tried in a process of its own first, a file or a folder. The embedded model is there in two
     forms, `embedded:gguf` and `embedded:mlx`; `embedded` is the one that suits the machine.
@@ -121,7 +137,9 @@ def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
     source = find(model, settings)
     if is_embedded(model):
         # The small default model says one thing well; chance only harms it.
-        return replace(load_source(source, settings), temperature=0.0)
+        embedded = load_source(source, settings)
+        assert isinstance(embedded, Pipeline)
+        return replace(embedded, temperature=0.0)
     if source.kind == "scripted":
         return load_source(source, settings)
     trial = Trial(source.kind, str(source.path), settings.gpu_layers, settings.threads or _cores())
@@ -129,7 +147,7 @@ def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
     return replace(load_source(source, settings), trial=passed)
 
 
-def load_source(source: Source, settings: LoadSettings) -> Pipeline:
+def load_source(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
     """Load a model that was found, into this process. What its file makes a native library do happens here.
 
     Raises:
@@ -163,17 +181,23 @@ def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> 
     return slots, cells
 
 
-def _load_script(source: Source) -> Pipeline:
+def _load_script(source: Source) -> Pipeline | EmbeddingPipeline:
     from tenuto.pipelines import scripted
 
-    backend = scripted.ScriptedBackend(scripted.read_script(source.path))
+    script = scripted.read_script(source.path)
+    if script.embeds is not None:
+        return EmbeddingPipeline(scripted.ScriptedTextEncoder(source.id), scripted.ScriptedEmbedder(script))
+    backend = scripted.ScriptedBackend(script)
     codec = _codec(source, scripted.ScriptedTokenizer(), scripted.TEMPLATE)
     return Pipeline(codec, backend, temperature=0.0)
 
 
-def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline:
+def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
     llama = _import_llama()
     model = llama.Model(source.path, gpu_layers=settings.gpu_layers)
+    if model.embeds:
+        encoder = llama.LlamaTextEncoder(source.id, model)
+        return EmbeddingPipeline(encoder, llama.LlamaEmbedder(model, _embedder_settings(llama, model, settings)))
     codec = _codec(source, llama.LlamaTokenizer(model), model.chat_template)
     return Pipeline(codec, llama.LlamaBackend(model, _llama_settings(llama, model, settings)))
 
@@ -217,6 +241,19 @@ def _llama_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -
         slots=slots,
         cells=cells,
         threads=threads,
+        batch_tokens=settings.batch_tokens,
+        gpu_layers=settings.gpu_layers,
+    )
+    return chosen
+
+
+def _embedder_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":
+    """A text may be as long as the model was made for, as far as a step of it keeps within the bytes for caches."""
+    affordable = llama.longest_text(model, settings.cache_bytes) // _CELL_STEP * _CELL_STEP
+    chosen: LlamaSettings = llama.LlamaSettings(
+        slots=0,
+        cells=settings.cells or max(_CELL_STEP, min(settings.most_cells, affordable)),
+        threads=settings.threads or _cores(),
         batch_tokens=settings.batch_tokens,
         gpu_layers=settings.gpu_layers,
     )

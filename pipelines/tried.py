@@ -8,9 +8,12 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from tenuto.errors import ModelLoadFailed, TenutoError
 from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.base import Pipeline
+from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.loader import LoadSettings, Source, load_source
 from tenuto.pipelines.trial import Trial
 from tenuto.sessions.items import UserItem
@@ -29,9 +32,12 @@ def main(trial: Trial, seconds: int, file_bytes: int) -> None:
     try:
         _bound(trial, seconds, _MEMORY + 2 * file_bytes)
         pipeline = load_source(Source("tried", trial.kind, Path(trial.path)), settings)
-        _render(pipeline)
-        if trial.kind == "gguf":  # MLX computes a token when it loads a model
-            _step(pipeline)
+        if isinstance(pipeline, EmbeddingPipeline):
+            _embed(pipeline)
+        else:
+            _render(pipeline)
+            if trial.kind == "gguf":  # MLX computes a token when it loads a model
+                _step(pipeline)
     except TenutoError as error:
         _refuse(str(error))
     except MemoryError:
@@ -75,6 +81,15 @@ def _step(pipeline: Pipeline) -> None:
     if not isinstance(sampled, int):
         raise ModelLoadFailed("the model's output is not finite")
     backend.collect(backend.launch([Row(0, _PROMPT, [sampled], sampler)]))
+
+
+def _embed(pipeline: EmbeddingPipeline) -> None:
+    """Texts of several lengths in one step, which are pooled each by itself."""
+    room = pipeline.embedder.info.backend.context
+    texts = [np.zeros(min(count, room), np.int32) for count in (_PROMPT // 2, _PROMPT // 4, 1)]
+    if not np.isfinite(pipeline.embedder.embed(texts)).all():
+        raise ModelLoadFailed("the model's output is not finite")
+    pipeline.encoder.pair("x", pipeline.encoder.info.model)
 
 
 def _refuse(why: str) -> None:

@@ -14,7 +14,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
 from tenuto.errors import ConfigurationError
-from tenuto.pipelines.loader import LoadSettings, load, model_id
+from tenuto.pipelines.embedding import EmbeddingPipeline
+from tenuto.pipelines.loader import LoadSettings, load_any, model_id
 from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
@@ -34,8 +35,9 @@ from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.runtime.http.docs_page import DocsApi
 from tenuto.runtime.http.errors import ErrorForm
 from tenuto.runtime.http.openapi import document
+from tenuto.runtime.loop.embedding_client import EmbeddingClient
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
-from tenuto.runtime.loop.models import Model, Models, Names
+from tenuto.runtime.loop.models import EmbeddingModel, Model, Models, Names
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
@@ -199,9 +201,14 @@ async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -
     fitting = LoadSettings(
         slots=settings.slots, cells=settings.context, cache_bytes=settings.cache_bytes, threads=threads
     )
-    loaded = []
+    loaded: list[Model] = []
+    embedding: list[EmbeddingModel] = []
     for name in settings.model:
-        pipeline = await anyio.to_thread.run_sync(load, name, fitting)
+        pipeline = await anyio.to_thread.run_sync(load_any, name, fitting)
+        if isinstance(pipeline, EmbeddingPipeline):
+            embedding.append(_embedding_model(pipeline, settings, metrics))
+            stack.push_async_callback(embedding[-1].engine.stop)
+            continue
         backend, id = pipeline.backend.info, pipeline.codec.info.model
         limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
         thread = Engine(pipeline, EngineSettings(host_cache_bytes=settings.host_cache_bytes))
@@ -209,7 +216,14 @@ async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -
         stack.push_async_callback(engine.stop)
         temperature = pipeline.temperature if settings.temperature is None else settings.temperature
         loaded.append(Model(id, pipeline.codec, engine, backend, time(), temperature))
-    return Models(loaded, Names(settings.alias, settings.strict_model_names))
+    return Models(loaded, Names(settings.alias, settings.strict_model_names), embedding)
+
+
+def _embedding_model(pipeline: EmbeddingPipeline, settings: Settings, metrics: Metrics) -> EmbeddingModel:
+    id, info = pipeline.encoder.info.model, pipeline.embedder.info
+    limits = QueueLimits(settings.queue_limit)
+    engine = EmbeddingClient(id, info, Engine(pipeline), limits, partial(_meter, metrics, id))
+    return EmbeddingModel(id, pipeline.encoder, engine, info, time())
 
 
 def _meter(metrics: Metrics, model: str, usage: RoundUsage) -> None:

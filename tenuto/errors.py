@@ -61,16 +61,29 @@ class ContextTooLong(InvalidRequest):
 
     code = "context_too_long"
 
-    def __init__(self, prompt_tokens: int, limit: int, fork_at: int | None = None, *, at_least: bool = False) -> None:
+    def __init__(
+        self,
+        prompt_tokens: int,
+        limit: int,
+        fork_at: int | None = None,
+        *,
+        at_least: bool = False,
+        text: str | None = None,
+    ) -> None:
+        self.text = text
+        """Which of several texts it is, as in `input[0]`."""
         self.prompt_tokens, self.limit, self.fork_at, self.at_least = prompt_tokens, limit, fork_at, at_least
         self.size = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
         """How many tokens the prompt has, in words."""
-        hint = "" if fork_at is None else f"; {self.hint}"
-        super().__init__(f"the prompt has {self.size} tokens; the model takes at most {limit}{hint}", "messages")
+        hint = self.hint and f"; {self.hint}"
+        param = text or "messages"
+        super().__init__(f"the prompt has {self.size} tokens; the model takes at most {limit}{hint}", param)
 
     @property
     def hint(self) -> str:
         """What to do about it, in words; empty where there is nothing to tell."""
+        if self.text is not None:
+            return f"shorten {self.text}"
         return "" if self.fork_at is None else f"a fork at item {self.fork_at} would fit"
 
     @property

@@ -1,8 +1,22 @@
 """Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
 
 from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the library
-from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, LlamaSettings, bytes_per_token
+from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, bytes_per_token
+from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
 from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.settings import LlamaSettings
+from tenuto.pipelines.llama_cpp.text_encoder import LlamaTextEncoder
 from tenuto.pipelines.llama_cpp.tokenizer import LlamaTokenizer
 
-__all__ = ["LlamaBackend", "LlamaPending", "LlamaSettings", "LlamaTokenizer", "Model", "bytes_per_token", "openmp"]
+__all__ = [
+    "LlamaBackend",
+    "LlamaEmbedder",
+    "LlamaPending",
+    "LlamaSettings",
+    "LlamaTextEncoder",
+    "LlamaTokenizer",
+    "Model",
+    "bytes_per_token",
+    "longest_text",
+    "openmp",
+]

@@ -24,23 +24,12 @@ from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
 from tenuto.pipelines.llama_cpp.native import Model
-from tenuto.pipelines.llama_cpp.openmp import wait_policy
 from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
+from tenuto.pipelines.llama_cpp.settings import LlamaSettings, how_it_shares
 
 # What moving a byte of cache costs against reading a byte of weights: it is read and written twice on its way through
 # host memory, and crosses the bus twice where the weights lie on an accelerator.
 _MOVE_COST_HOST, _MOVE_COST_DEVICE = 4, 200
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaSettings:
-    """How much a model may take: `slots` sequences of `cells` tokens, `batch_tokens` a step over all rows."""
-
-    slots: int = 4
-    cells: int = 4096
-    threads: int = 1
-    batch_tokens: int = 512
-    gpu_layers: int = 0
 
 
 @dataclass(slots=True)
@@ -67,7 +56,9 @@ class LlamaBackend:
 
     def __init__(self, model: Model, settings: LlamaSettings) -> None:
         if not model.is_decoder:
-            raise ModelLoadFailed(f"{model.path}: only models that generate text by themselves can be served")
+            raise ModelLoadFailed(
+                f"{model.path}: only models that generate text by themselves, or embed, can be served"
+            )
         self._model = model
         self._context = Context(
             model,
@@ -92,7 +83,7 @@ class LlamaBackend:
             description=model.description,
             weights=model.weights,
             runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
-            further=_how_it_shares(model, settings.threads),
+            further=how_it_shares(model, settings.threads),
         )
 
     @property
@@ -271,12 +262,6 @@ class LlamaBackend:
             total += len(step.rows[index].tokens)
             ends[index] = total - 1
         return ends
-
-
-def _how_it_shares(model: Model, threads: int) -> tuple[tuple[str, str], ...]:
-    shrinks = threads > 1 and not model.is_offloaded
-    given = f"{threads}, fewer while other processes keep them waiting" if shrinks else f"{threads}"
-    return ("threads", given), ("threads wait", wait_policy())
 
 
 def _alternatives(sampler: Sampler | None) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
+from tenuto.pipelines.embedding import TextTokens
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
 from tenuto.pipelines.llama_cpp.team import Team
 
@@ -32,7 +33,7 @@ class Feed:
 
     stream: int
     start: int
-    tokens: Sequence[int]
+    tokens: Sequence[int] | TextTokens
     wants_logits: bool
 
 
@@ -54,7 +55,7 @@ class Context:
         self._vocabulary = model.vocabulary
         self._pointer: Any = _open(model, streams, cells, batch_tokens, threads)
         self._memory = lib.llama_get_memory(self._pointer)
-        self._batch = _Batch(batch_tokens)
+        self._batch = Batch(batch_tokens)
         self._outputs = 0
         self._team = Team(threads)
 
@@ -86,7 +87,7 @@ class Context:
         self._outputs = 0
         for feed in feeds:
             self._lengths[feed.stream] = None
-        status = self._timed_decode()
+        status = timed_decode(self._pointer, self._batch, self._team, self._model)
         if status == 1:
             raise GenerationFailed("the cache has no room for the step")
         if status != 0:
@@ -94,15 +95,6 @@ class Context:
         for feed in feeds:
             self._lengths[feed.stream] = feed.start + len(feed.tokens)
         self._outputs = sum(feed.wants_logits for feed in feeds)
-
-    def _timed_decode(self) -> int:
-        """Step, and let the team learn of it; a thread that waits for an accelerator tells nothing of processors."""
-        began, worked = time.perf_counter(), time.thread_time()
-        status = int(lib.llama_decode(self._pointer, self._batch.native))
-        took_s, working_s = time.perf_counter() - began, time.thread_time() - worked
-        if not self._model.is_offloaded and self._team.stepped(took_s, working_s):
-            lib.llama_set_n_threads(self._pointer, self._team.threads, self._team.threads)
-        return status
 
     def wait(self) -> None:
         """Wait for the step that is under way."""
@@ -198,7 +190,7 @@ class Context:
             self._lengths = []
 
 
-class _Batch:
+class Batch:
     """The native batch over arrays of our own, so that it is filled without a Python step for each token."""
 
     def __init__(self, size: int) -> None:
@@ -216,9 +208,10 @@ class _Batch:
             logits=_pointer_to(self._wants_logits, ctypes.c_int8),
         )
 
-    def fill(self, feeds: Sequence[Feed]) -> None:
+    def fill(self, feeds: Sequence[Feed], *, pooled: bool = False) -> None:
+        """Hold these feeds. `pooled`: what every token gives is wanted, as of texts that become vectors."""
         begin = 0
-        self._wants_logits[:] = 0
+        self._wants_logits[:] = pooled
         for feed in feeds:
             end = begin + len(feed.tokens)
             self._token[begin:end] = feed.tokens
@@ -227,6 +220,16 @@ class _Batch:
             self._wants_logits[end - 1] = feed.wants_logits
             begin = end
         self.native.n_tokens = begin
+
+
+def timed_decode(pointer: Any, batch: Batch, team: Team, model: Model) -> int:
+    """Step, and let the team learn of it; a thread that waits for an accelerator tells nothing of processors."""
+    began, worked = time.perf_counter(), time.thread_time()
+    status = int(lib.llama_decode(pointer, batch.native))
+    took_s, working_s = time.perf_counter() - began, time.thread_time() - worked
+    if not model.is_offloaded and team.stepped(took_s, working_s):
+        lib.llama_set_n_threads(pointer, team.threads, team.threads)
+    return status
 
 
 def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: int) -> Any:

@@ -19,6 +19,23 @@ _LOG_LINES = 12
 _ERROR_LEVELS = frozenset({3, 4})  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
 _CONTINUED = 5  # GGML_LOG_LEVEL_CONT: belongs to the line before
 
+_ENCODERS = frozenset(
+    {
+        *(
+            "bert",
+            "modern-bert",
+            "nomic-bert",
+            "nomic-bert-moe",
+            "neo-bert",
+            "jina-bert-v2",
+            "jina-bert-v3",
+            "eurobert",
+        ),
+        *("t5encoder", "gemma-embedding"),
+    }
+)
+"""Architectures whose models generate nothing, though the library may say that they decode."""
+
 _log: deque[str] = deque(maxlen=_LOG_LINES)
 _loading = threading.Lock()
 
@@ -110,6 +127,18 @@ class Model:
         return bool(lib.llama_model_has_decoder(self.pointer)) and not (
             lib.llama_model_has_encoder(self.pointer) or lib.llama_model_is_diffusion(self.pointer)
         )
+
+    @property
+    def pooling(self) -> int | None:
+        """How what its tokens give becomes one vector, by the library's number; None where the file does not say."""
+        named = self.metadata(f"{self.metadata('general.architecture')}.pooling_type")
+        return int(named) if named and named.isdecimal() and int(named) != lib.LLAMA_POOLING_TYPE_NONE else None
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it is made for vectors of texts, or scores of pairs: its file names a pooling, or it only encodes."""
+        is_encoder = not lib.llama_model_has_decoder(self.pointer) or self.metadata("general.architecture") in _ENCODERS
+        return self.pooling is not None or is_encoder
 
     @property
     def description(self) -> str:

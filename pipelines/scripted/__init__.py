@@ -28,10 +28,29 @@ Answers: `text`, `reasoning`, `calls` (arguments in the order of the tool's sche
 of the rule's expressions, `${user}`, `${tool}` and `${system}` the texts; `$$` is a dollar sign.
 
 Where no rule holds, the last tool results or the last user message are echoed.
+
+With a table `embeds` the script is a model that embeds, and has no rules:
+
+    [embeds]
+    width = 16                # optional: numbers of a vector; also ranks = false, texts = 8 (the most of a step)
+    delay_ms = 0              # is spent on every step
+    fail_contains = "break"   # a step with such a text fails
+
+The vector of a text depends on its bytes alone. With `ranks` a pair's score is the part of the text's words that are in
+the question.
 """
 
 from tenuto.pipelines.scripted.backend import ScriptedBackend
+from tenuto.pipelines.scripted.embedder import ScriptedEmbedder, ScriptedTextEncoder
 from tenuto.pipelines.scripted.script import Script, read_script
 from tenuto.pipelines.scripted.tokenizer import TEMPLATE, ScriptedTokenizer
 
-__all__ = ["TEMPLATE", "Script", "ScriptedBackend", "ScriptedTokenizer", "read_script"]
+__all__ = [
+    "TEMPLATE",
+    "Script",
+    "ScriptedBackend",
+    "ScriptedEmbedder",
+    "ScriptedTextEncoder",
+    "ScriptedTokenizer",
+    "read_script",
+]

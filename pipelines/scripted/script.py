@@ -132,6 +132,16 @@ class Rule(_Strict):
         )
 
 
+class Embeds(_Strict):
+    """That a script makes vectors of texts, or scores of pairs, and answers nothing."""
+
+    width: int = Field(default=16, ge=1, le=4096)
+    ranks: bool = False
+    texts: int = Field(default=8, ge=1)
+    delay_ms: float = Field(default=0, ge=0, le=_LONGEST_DELAY_MS)
+    fail_contains: str | None = Field(default=None, min_length=1)
+
+
 class Script(_Strict):
     """A script: how much it holds, and its rules."""
 
@@ -141,6 +151,7 @@ class Script(_Strict):
     can_truncate: bool = True
     can_batch: bool = True
     rules: tuple[Rule, ...] = ()
+    embeds: Embeds | None = None
 
     def answer(self, seen: Conversation) -> Answer:
         """Give the answer of the first rule that holds, or the echo."""

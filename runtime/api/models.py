@@ -19,7 +19,7 @@ class ModelsApi:
     async def index(self, request: Request) -> Response:
         """List models, the default first."""
         del request
-        return answered(models_answer(self.models.list()))
+        return answered(models_answer(self.models.served()))
 
     async def show(self, request: Request) -> Response:
         """One model."""

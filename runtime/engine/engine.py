@@ -9,6 +9,8 @@ from functools import partial
 import anyio.to_thread
 
 from tenuto.pipelines.base import Pipeline
+from tenuto.pipelines.embedding import EmbeddingPipeline
+from tenuto.runtime.engine.embedding_worker import EmbeddingWorker
 from tenuto.runtime.engine.messages import Command, Report, Stop
 from tenuto.runtime.engine.worker import Worker
 from tenuto.threads import Drive, Driver, Next, Thread
@@ -30,7 +32,9 @@ class Engine:
     `drive` is what stands for its thread.
     """
 
-    def __init__(self, pipeline: Pipeline, settings: EngineSettings | None = None, drive: Drive = Thread) -> None:
+    def __init__(
+        self, pipeline: Pipeline | EmbeddingPipeline, settings: EngineSettings | None = None, drive: Drive = Thread
+    ) -> None:
         self._pipeline, self._settings, self._drive = pipeline, settings or EngineSettings(), drive
         self._driver: Driver | None = None
         self._told_end = False
@@ -40,8 +44,7 @@ class Engine:
         assert self._driver is None, "an engine begins once"
         self._ended = ended
         self._outlet = Outlet(heard, self._end)
-        limits = self._settings
-        self._worker = Worker(self._pipeline, limits.host_cache_bytes, limits.prefill_chunk, self._outlet.report)
+        self._worker = self._make_worker(self._outlet.report)
         self._driver = self._drive(f"engine-{self._name}", self._work)
 
     def tell(self, command: Command) -> None:
@@ -57,7 +60,8 @@ class Engine:
     async def stop(self, timeout_s: float) -> None:
         """End the thread. One that does not end within the time is left to the process's end."""
         if self._driver is None:
-            self._pipeline.backend.close()
+            pipeline = self._pipeline
+            (pipeline.backend if isinstance(pipeline, Pipeline) else pipeline.embedder).close()
             return
         self.tell(Stop())
         with anyio.move_on_after(timeout_s + 1):
@@ -68,7 +72,14 @@ class Engine:
 
     @property
     def _name(self) -> str:
-        return self._pipeline.codec.info.model
+        pipeline = self._pipeline
+        return (pipeline.codec if isinstance(pipeline, Pipeline) else pipeline.encoder).info.model
+
+    def _make_worker(self, report: Callable[[Report], None]) -> Worker | EmbeddingWorker:
+        if isinstance(self._pipeline, EmbeddingPipeline):
+            return EmbeddingWorker(self._pipeline.embedder, report)
+        limits = self._settings
+        return Worker(self._pipeline, limits.host_cache_bytes, limits.prefill_chunk, report)
 
     def _end(self) -> None:
         if not self._told_end:

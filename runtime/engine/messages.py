@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from tenuto.pipelines.backend import Sampling, TokenLogprob
 from tenuto.pipelines.base import GrammarSource
+from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.sessions.tokens import Prefix
 
 WINDOW = 512
@@ -125,12 +126,31 @@ class Release:
     sequence: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Embed:
+    """Make a vector, or a score, of each text. For engines whose model embeds; all others are for those that generate.
+
+    Texts of several requests share a step, and nobody's request waits for all of another's.
+    """
+
+    request: str
+    principal: str
+    texts: Sequence[TextTokens]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Embed no more of a request; nothing is said of it any more, but for the step that it is in."""
+
+    request: str
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Cancel | Read | Release | Stop
+Command = Submit | Cancel | Read | Release | Embed | Withdraw | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +214,28 @@ class Unknown:
 RoundEvent = TokensSampled | Stopped | Failed
 """What becomes of a round."""
 
-Event = RoundEvent | Unknown
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """Some texts of a request, by their places in it, with a row for each."""
+
+    request: str
+    places: tuple[int, ...]
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingFailed:
+    """A text of a request failed, and the request with it."""
+
+    request: str
+    error: str
+
+
+EmbeddingEvent = Embedded | EmbeddingFailed
+"""What becomes of a request for vectors."""
+
+Event = RoundEvent | Unknown | EmbeddingEvent
 
 
 @dataclass(frozen=True, slots=True)

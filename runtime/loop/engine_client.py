@@ -4,15 +4,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tenuto.errors import GenerationFailed, ShuttingDown
+from tenuto.errors import GenerationFailed
 from tenuto.runtime.engine.messages import (
-    Command,
+    EmbeddingEvent,
     EngineStatus,
     Event,
     Failed,
     Release,
-    Report,
     Round,
+    RoundEvent,
     RoundUsage,
     StopCause,
     Stopped,
@@ -20,6 +20,7 @@ from tenuto.runtime.engine.messages import (
     Unknown,
 )
 from tenuto.runtime.engine.port import EnginePort
+from tenuto.runtime.loop.engine_line import EngineLine
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import NOTHING, Prefix
@@ -69,8 +70,6 @@ class EngineClient:
         meter: Callable[[RoundUsage], None] = lambda _: None,
     ) -> None:
         limits = limits or QueueLimits()
-        self._model = model
-        self._engine = engine
         self._meter = meter
         self._rounds: dict[str, OpenRound] = {}
         self._places: Shares[object] = Shares(f"the queue of model {model}", slots + limits.rounds, lambda _: False)
@@ -81,24 +80,23 @@ class EngineClient:
             lambda sequence: sequence not in self._rounds,
         )
         self._lengths: dict[str, int] = {}  # tokens of each known sequence
-        self._has_ended = False
-        self._told = 0
-        self._heard_at = time.monotonic()
         self._round_s = 1.0
-        self.status = EngineStatus()
-        """As of its last report."""
-        engine.begin(self._hear, self._end)
+        self._line = EngineLine(model, engine, self._hear, self._end)
 
     @property
     def is_alive(self) -> bool:
         """Whether the engine has not ended."""
-        return self._engine.is_alive()
+        return self._line.is_alive
 
     @property
     def silent_s(self) -> float:
         """For how long it has said nothing although it has something to do, in seconds; 0 where it rests."""
-        has_work = self.status.busy or self._told > self.status.commands
-        return time.monotonic() - self._heard_at if has_work else 0.0
+        return self._line.silent_s
+
+    @property
+    def status(self) -> EngineStatus:
+        """As of its last report."""
+        return self._line.status
 
     @property
     def places(self) -> int:
@@ -113,7 +111,7 @@ class EngineClient:
                 is kept for others, who have less.
             ShuttingDown: the engine is stopping.
         """
-        self._check_alive()
+        self._line.check_alive()
         place = Place(self._places)
         self._places.admit(place, principal, time.monotonic(), self._retry_after())
         return place
@@ -140,16 +138,16 @@ class EngineClient:
         """
         if place is not None:
             place.give_back()
-        self._check_alive()
+        self._line.check_alive()
         if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
             raise GenerationFailed("the last round of this session is still stopping; try again")
         command = Submit(sequence, principal, known, tokens, round, computed_before, named)
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)
         self._places.settle(sequence, principal)
-        opened = self._rounds[sequence] = OpenRound(command, whole, self._tell)
+        opened = self._rounds[sequence] = OpenRound(command, whole, self._line.tell)
         self._remember(sequence, principal, known.length + len(tokens))
-        self._tell(command)
+        self._line.tell(command)
         return opened
 
     def holds(self, sequence: str, tokens: int) -> bool:
@@ -162,7 +160,7 @@ class EngineClient:
         if (opened := self._rounds.get(sequence)) is not None:
             opened.is_wanted = False
         self._forget(sequence)
-        self._tell(Release(sequence))
+        self._line.tell(Release(sequence))
 
     @property
     def remembered_bytes(self) -> int:
@@ -171,18 +169,7 @@ class EngineClient:
 
     async def stop(self, timeout_s: float = STOP_S) -> None:
         """Cancel all rounds and end the engine. All of them have ended when this returns."""
-        self._has_ended = True
-        await self._engine.stop(timeout_s)
-
-    def _tell(self, command: Command) -> None:
-        if not self.silent_s:
-            self._heard_at = time.monotonic()  # it had nothing to say: its time to answer begins now
-        self._told += 1
-        self._engine.tell(command)
-
-    def _check_alive(self) -> None:
-        if self._has_ended or not self._engine.is_alive():
-            raise ShuttingDown(f"the engine of {self._model} has stopped")
+        await self._line.stop(timeout_s)
 
     def _remember(self, sequence: str, principal: str, length: int) -> None:
         """A sequence has so many tokens now. Others may have to be forgotten for it."""
@@ -194,17 +181,16 @@ class EngineClient:
         self._lengths.pop(sequence, None)
         self._known.remove(sequence)
 
-    def _hear(self, report: Report) -> None:
-        self._heard_at = time.monotonic()
-        self.status = report.status
-        for event in report.events:
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            assert not isinstance(event, EmbeddingEvent), "its model generates"
             if (opened := self._rounds.get(event.sequence)) is not None:
                 self._take(event, opened)
 
-    def _take(self, event: Event, opened: OpenRound) -> None:
+    def _take(self, event: RoundEvent | Unknown, opened: OpenRound) -> None:
         match event:
             case Unknown() if opened.is_wanted:
-                self._tell(_sent_whole(opened.command, opened.whole))
+                self._line.tell(_sent_whole(opened.command, opened.whole))
             case Unknown():  # nothing has begun, so nothing else will end it
                 self._forget(event.sequence)
                 self._close(opened, Stopped(event.sequence, StopCause.CANCELLED, RoundUsage()))
@@ -228,7 +214,6 @@ class EngineClient:
 
     def _end(self) -> None:
         """The engine has ended, or is given up: no round goes on, not even one that it has never heard of."""
-        self._has_ended = True
         self._lengths.clear()
         self._known.clear()
         for sequence, opened in list(self._rounds.items()):

@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.runtime.engine.messages import EngineStatus
 from tenuto.runtime.loop.conversations import PartPage
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger
-from tenuto.runtime.loop.models import Models
+from tenuto.runtime.loop.models import EmbeddingModel, Models
 from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.raw import RawRequest, RawRun
 from tenuto.runtime.loop.requests import KeepAs, Turn
@@ -84,6 +85,12 @@ class LoopPort(Protocol):
         """Begin a raw completion, which whoever reads it must read to its end or close.
 
         Raises what `RawRun` does, NotFound (the model), Overloaded and ShuttingDown.
+        """
+
+    async def embed(self, principal: Principal, model: EmbeddingModel, texts: Sequence[TextTokens]) -> Vectors:
+        """Vectors of texts, or scores of pairs: a row for each. Whoever is cancelled gives up the rest of them.
+
+        Raises InvalidRequest and ContextTooLong (`param` is `input[0]`), GenerationFailed, Overloaded, ShuttingDown.
         """
 
     # Runs.

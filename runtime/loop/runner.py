@@ -9,12 +9,15 @@ from typing import Any, Self
 import anyio
 
 from tenuto.errors import ServerUnreachable, ToolFailed
+from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.runtime.loop.conversations import Conversations, PartPage
 from tenuto.runtime.loop.decisions import Decision
+from tenuto.runtime.loop.embeddings import Embeddings
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
 from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.legs import Legs
+from tenuto.runtime.loop.models import EmbeddingModel
 from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
@@ -63,6 +66,7 @@ class Runner(LoopPort):
         self._defaults = defaults
         self._runs = Runs(services)
         self._raw = RawRuns(services.models)
+        self._embeddings = Embeddings(services.models)
 
     async def __aenter__(self) -> Self:
         """Close what a crash left open, then take turns."""
@@ -101,15 +105,17 @@ class Runner(LoopPort):
         with anyio.move_on_after(INTERRUPT_S):
             self._legs.interrupt()
             self._raw.close()
+            self._embeddings.close()
             await self._rest()
 
     async def _rest(self) -> None:
         await self._legs.rest()
         await self._raw.rest()
+        await self._embeddings.rest()
 
     def health(self) -> LoopHealth:
         """How the loop and the engines do now."""
-        engines = {model.id: model.engine for model in self.models.list()}
+        engines = {model.id: model.engine for model in self.models.served()}
         sequences = sum(engine.remembered_bytes for engine in engines.values())
         return LoopHealth(
             is_draining=self._legs.is_closed,
@@ -148,6 +154,11 @@ class Runner(LoopPort):
         """Begin a raw completion, which whoever reads it must read to its end or close."""
         self._legs.check_open(request.principal.id)
         return self._raw.begin(request)
+
+    async def embed(self, principal: Principal, model: EmbeddingModel, texts: Sequence[TextTokens]) -> Vectors:
+        """Vectors of texts, or scores of pairs: a row for each."""
+        self._legs.check_open(principal.id)
+        return await self._embeddings.embed(principal, model, texts)
 
     # Runs.
 

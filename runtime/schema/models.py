@@ -1,12 +1,12 @@
 """Models as Tenuto shows them, alike in every front end."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.models import AnyModel, EmbeddingModel
 
 
 class CacheAnswer(Shape):
@@ -28,8 +28,9 @@ class ModelAnswer(Shape):
     backend: str = Field(description="What runs the model.")
     can_batch: bool = Field(description="Whether requests are computed in batches, or one at a time.")
     capabilities: list[str] = Field(
-        description="`chat`, `completions`, `tools`, and what the model reads besides text."
+        description="`chat`, `completions`, `tools`, and what the model reads besides text; `embeddings`; `rerank`."
     )
+    dimensions: int | None = Field(default=None, description="How many numbers an embedding has.")
     slots: int = Field(description="Conversations kept on the device and worked on at a time.")
     cache: CacheAnswer
 
@@ -41,9 +42,12 @@ class ModelsAnswer(Shape):
     data: list[ModelAnswer]
 
 
-def model_answer(model: Model) -> ModelAnswer:
+def model_answer(model: AnyModel) -> ModelAnswer:
     """A model that is served: what it is, what it has room for, and how much of that is in use."""
     backend, status = model.backend, model.engine.status
+    more: dict[str, Any] = {}
+    if isinstance(model, EmbeddingModel) and not model.info.ranks:
+        more["dimensions"] = model.info.width
     return ModelAnswer(
         id=model.id,
         object="model",
@@ -55,6 +59,7 @@ def model_answer(model: Model) -> ModelAnswer:
         can_batch=backend.can_batch,
         capabilities=list(model.capabilities),
         slots=backend.slots,
+        **more,
         cache=CacheAnswer(
             capacity_bytes=backend.slots * backend.cells * backend.bytes_per_token,
             used_bytes={place.value: count for place, count in status.cache_bytes.items()},
@@ -62,6 +67,6 @@ def model_answer(model: Model) -> ModelAnswer:
     )
 
 
-def models_answer(models: Iterable[Model]) -> ModelsAnswer:
+def models_answer(models: Iterable[AnyModel]) -> ModelsAnswer:
     """All of them."""
     return ModelsAnswer(object="list", data=[model_answer(model) for model in models])

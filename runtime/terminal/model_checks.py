@@ -5,7 +5,8 @@ import anyio
 from tenuto.errors import TenutoError
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import Pipeline
-from tenuto.pipelines.loader import LoadSettings, is_embedded, load, model_id
+from tenuto.pipelines.embedding import EmbeddingPipeline
+from tenuto.pipelines.loader import LoadSettings, is_embedded, load_any, model_id
 from tenuto.runtime.app import available_cores
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine
@@ -50,9 +51,13 @@ async def loaded(name: str, fitting: LoadSettings) -> Section:
     """A model that is loaded for the question, and measured if it is the embedded one."""
     section = Section(f"model {model_id(name)}")
     try:
-        pipeline = await anyio.to_thread.run_sync(load, name, fitting)
+        pipeline = await anyio.to_thread.run_sync(load_any, name, fitting)
     except TenutoError as exc:
         section.wrong(str(exc), _remedy(name, str(exc)))
+        return section
+    if isinstance(pipeline, EmbeddingPipeline):
+        _describe_embedding(section, pipeline)
+        pipeline.embedder.close()
         return section
     engine = EngineClient(pipeline.codec.info.model, pipeline.backend.info.slots, Engine(pipeline))
     try:
@@ -95,6 +100,22 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
             "use a model whose template supports tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
             broken=False,
         )
+
+
+def _describe_embedding(section: Section, pipeline: EmbeddingPipeline) -> None:
+    info = pipeline.embedder.info
+    section.facts |= {
+        "model": info.backend.description or "unknown",
+        "backend": info.backend.runs_on or "unknown",
+        "can": ["rerank" if info.ranks else "embeddings"],
+        "longest text": f"{info.backend.context} tokens",
+        "a step": f"up to {info.texts} texts of {info.backend.batch_tokens} tokens together",
+        "vocabulary": pipeline.encoder.info.vocabulary,
+    }
+    if not info.ranks:
+        section.facts["dimensions"] = info.width
+    section.facts |= dict(info.backend.further)
+    section.facts["trial"] = pipeline.trial
 
 
 def _rendered(looks_back: str | None) -> str:

@@ -35,10 +35,18 @@ RULES: list[Mapping[str, Any]] = [
 
 @contextmanager
 def scripted(folder: Path) -> Iterator[Server]:
-    """A server that follows RULES, stopped afterwards."""
-    running = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
+    """A server that follows RULES, with a model that embeds and one that ranks; stopped afterwards."""
+    running = served(folder).start()
     yield running
     running.close()
+
+
+def served(folder: Path) -> Server:
+    """That server, not started."""
+    embeds = script(folder / "vectors.json", cells=64, embeds={"width": 8, "fail_contains": "break"})
+    ranks = script(folder / "ranks.json", cells=64, embeds={"ranks": True})
+    chats = script(folder / "model.json", RULES, cells=4096, slots=8)
+    return Server(folder, chats, ("--model", embeds, "--model", ranks))
 
 
 @pytest.fixture(scope="session")

@@ -251,3 +251,30 @@ def test_langchain_sees_our_errors(server: Server) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         langchain(server).invoke([HumanMessage([{"type": "text", "text": "?"}, image])])
     assert refused.value.param == "messages[0].content[1].image_url.url"
+
+
+# Embeddings
+
+
+def test_embeddings_whole_and_in_the_clients_own_base64(openai_client: openai.OpenAI) -> None:
+    """The client asks for base64 where its user names no format, and decodes it."""
+    texts = ["blue", "sky", "blue"]
+    as_base64 = openai_client.embeddings.create(model="vectors", input=texts)
+    as_floats = openai_client.embeddings.create(model="vectors", input=texts, encoding_format="float")
+    assert [one.embedding for one in as_base64.data] == [one.embedding for one in as_floats.data]
+    assert [one.index for one in as_base64.data] == [0, 1, 2]
+    assert as_base64.data[0].embedding == as_base64.data[2].embedding != as_base64.data[1].embedding
+    assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 5 + 4 + 5
+    shortened = openai_client.embeddings.create(model="any-name", input="blue", dimensions=3).data[0].embedding
+    assert sum(number**2 for number in shortened) == pytest.approx(1)
+
+
+async def test_so_they_are_asynchronously_and_by_tokens(async_client: openai.AsyncOpenAI) -> None:
+    by_text = await async_client.embeddings.create(model="vectors", input="blue")
+    by_tokens = await async_client.embeddings.create(model="vectors", input=[*b"blue", 261])
+    assert by_text.data[0].embedding == by_tokens.data[0].embedding
+    with pytest.raises(openai.BadRequestError, match=r"Shorten input\[1\]") as refused:
+        await async_client.embeddings.create(model="vectors", input=["a", "x" * 100])
+    assert refused.value.param == "input[1]"
+    with pytest.raises(openai.BadRequestError, match="generates none"):
+        await async_client.chat.completions.create(model="vectors", messages=said("hi"))

@@ -119,7 +119,7 @@ def test_a_runs_events_can_be_read_again_from_any_number(http: httpx.Client) -> 
 
 def test_models_health_and_metrics(http: httpx.Client) -> None:
     say(http, "figures", "hello")
-    [model] = http.get("/v1/models").json()["data"]
+    [model, *_] = http.get("/v1/models").json()["data"]
     assert http.get(f"/v1/models/{model['id']}").json().keys() == model.keys()
     assert http.get("/v1/models/a/b").json()["error"]["code"] == "model_not_found"
     assert (model["context_length"], model["slots"]) == (4096, 8)

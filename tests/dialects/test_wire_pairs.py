@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
-from ollama import ChatResponse, GenerateResponse, ShowResponse
-from openai.types import Completion
+from ollama import ChatResponse, EmbedResponse, GenerateResponse, ShowResponse
+from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
@@ -26,6 +26,8 @@ PAIRS = sorted(FOLDER.glob("*.json"))
 TYPES: dict[tuple[str, bool], TypeAdapter[Any]] = {
     ("/v1/chat/completions", False): TypeAdapter(ChatCompletion),
     ("/v1/chat/completions", True): TypeAdapter(ChatCompletionChunk),
+    ("/v1/embeddings", False): TypeAdapter(CreateEmbeddingResponse),
+    ("/api/embed", False): TypeAdapter(EmbedResponse),
     ("/v1/completions", False): TypeAdapter(Completion),
     ("/v1/responses", False): TypeAdapter(Response),
     ("/v1/responses", True): TypeAdapter(ResponseStreamEvent),

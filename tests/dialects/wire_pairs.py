@@ -150,12 +150,10 @@ def _join(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def _record() -> None:
-    from tests.dialects.conftest import RULES
-    from tests.e2e.server import Server, script
+    from tests.dialects.conftest import served
 
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        server = Server(folder, script(folder / "model.json", RULES, cells=4096, slots=8)).start()
+        server = served(Path(name)).start()
         try:
             with server.client() as http:
                 for path in sorted(FOLDER.glob("*.json")):

@@ -7,7 +7,7 @@ import pytest
 
 from tenuto.runtime.dialects.ollama import fields
 from tenuto.runtime.dialects.ollama.errors import OLLAMA
-from tenuto.runtime.dialects.ollama.wire import AskBody, GenerateBody, OllamaChatBody, OllamaOptions
+from tenuto.runtime.dialects.ollama.wire import AskBody, EmbedBody, GenerateBody, OllamaChatBody, OllamaOptions
 from tenuto.runtime.dialects.refusals import Refusal
 from tests.docs.test_openai_chat import marked
 
@@ -19,6 +19,8 @@ TABLES: dict[str, Table] = {
     "chat-ignored": fields.CHAT_IGNORED,
     "generate-served": fields.GENERATE_SERVED,
     "generate-refused": fields.GENERATE_REFUSED,
+    "embed-served": fields.EMBED_SERVED,
+    "embed-ignored": fields.EMBED_IGNORED,
     "options-served": fields.OPTIONS_SERVED,
     "options-left-out": fields.OPTIONS_LEFT_OUT,
     "options-ignored": fields.OPTIONS_IGNORED,
@@ -42,6 +44,7 @@ def test_the_page_has_the_codes_own_table(name: str) -> None:
     [
         (OllamaChatBody, fields.CHAT_SERVED, [fields.CHAT_IGNORED, fields.CHAT_REFUSED]),
         (GenerateBody, fields.GENERATE_SERVED, [fields.GENERATE_IGNORED, fields.GENERATE_REFUSED]),
+        (EmbedBody, fields.EMBED_SERVED, [fields.EMBED_IGNORED]),
         (
             OllamaOptions,
             {**fields.OPTIONS_SERVED, **dict.fromkeys(fields.OPTIONS_LEFT_OUT, "")},
@@ -50,7 +53,7 @@ def test_the_page_has_the_codes_own_table(name: str) -> None:
     ],
 )
 def test_every_field_that_is_read_is_told_and_stands_once(
-    read: type[AskBody | OllamaOptions], served: Table, others: list[Table]
+    read: type[AskBody | EmbedBody | OllamaOptions], served: Table, others: list[Table]
 ) -> None:
     assert set(read.model_fields) == set(served)
     names = [name for one in (served, *others) for name in one]

@@ -1,7 +1,8 @@
-"""Ollama's dialect: chats, prompts and models, as its clients expect these."""
+"""Ollama's dialect: chats, prompts, embeddings and models, as its clients expect these."""
 
 from tenuto.runtime.dialects.base import DialectServices
 from tenuto.runtime.dialects.ollama import operations
+from tenuto.runtime.dialects.ollama.embed import Embed
 from tenuto.runtime.dialects.ollama.endpoint import Answers
 from tenuto.runtime.dialects.ollama.errors import ERRORS
 from tenuto.runtime.dialects.ollama.models import ModelsApi
@@ -12,6 +13,7 @@ from tenuto.runtime.http.routes import DocumentedRoute
 def ollama(services: DialectServices) -> Dialect:
     """The dialect over a server's services."""
     answers = Answers(services.runner, services.keep_alive_s)
+    embed = Embed(services.runner)
     models = ModelsApi(services.runner.models)
     return Dialect(
         "ollama",
@@ -25,6 +27,7 @@ def ollama(services: DialectServices) -> Dialect:
             DocumentedRoute("/api/pull", models.pull, operations.PULL, methods=["POST"]),
             DocumentedRoute("/api/chat", answers.chat, operations.CHAT, methods=["POST"]),
             DocumentedRoute("/api/generate", answers.generate, operations.GENERATE, methods=["POST"]),
+            DocumentedRoute("/api/embed", embed.create, operations.EMBED, methods=["POST"]),
         ),
         home="/api/",
     )

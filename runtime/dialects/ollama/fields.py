@@ -5,7 +5,7 @@ A field is refused where leaving it out of account would give another answer tha
 
 from typing import Any
 
-from tenuto.runtime.dialects.ollama.wire import MOST_STOPS, MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects.ollama.wire import MOST_INPUTS, MOST_STOPS, MOST_TOP_LOGPROBS
 from tenuto.runtime.dialects.refusals import Refusal
 
 _MODEL = "a name from `/api/tags`, with or without a tag `:latest`; if absent or `default`, the first model"
@@ -32,10 +32,21 @@ GENERATE_SERVED: dict[str, str] = {
     "raw": "true: the model goes on from the prompt itself, without its template and without a session",
 }
 
+EMBED_SERVED: dict[str, str] = {
+    "model": "a model that embeds; if absent or `default`, the first of these",
+    "input": f"a text, or a list of up to {MOST_INPUTS}; if empty, there are no embeddings",
+    "truncate": "true if absent: of a text that is too long its beginning is read; false: it is an error that names it",
+    "dimensions": "the first so many numbers of each embedding, with length 1 again; 0: all",
+}
+
 _EVERYWHERE = {
     "keep_alive": "the models stay loaded as long as the server runs",
     "truncate": "a prompt that is too long is an error with both sizes",
     "shift": "an answer ends where the context does",
+}
+EMBED_IGNORED: dict[str, str] = {
+    "keep_alive": _EVERYWHERE["keep_alive"],
+    "options": "the model is loaded already, and nothing is chosen",
 }
 CHAT_IGNORED: dict[str, str] = {**_EVERYWHERE}
 GENERATE_IGNORED: dict[str, str] = {**_EVERYWHERE}

@@ -24,7 +24,7 @@ from tenuto.runtime.dialects.ollama.wire import ModelBody, PullBody
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.body import read_wire, received
 from tenuto.runtime.http.ndjson import MEDIA_TYPE
-from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.models import AnyModel, EmbeddingModel, Model, Models
 
 VERSION = "0.13.5"
 """Of Ollama, whose API this is; clients refuse versions that are older than what they ask for."""
@@ -50,22 +50,22 @@ class ModelsApi:
     async def tags(self, request: Request) -> Response:
         """List models, the default first."""
         del request
-        return answered(TagsAnswer(models=[_tag(model) for model in self.models.list()]))
+        return answered(TagsAnswer(models=[_tag(model) for model in self.models.served()]))
 
     async def loaded(self, request: Request) -> Response:
         """The same, as they are in memory."""
         del request
-        return answered(LoadedModelsAnswer(models=[_loaded(model) for model in self.models.list()]))
+        return answered(LoadedModelsAnswer(models=[_loaded(model) for model in self.models.served()]))
 
     async def show(self, request: Request) -> Response:
         """One model."""
         wire = await received(request, partial(read_wire, ModelBody))
-        return answered(_shown(self.models.find(_name(wire))))
+        return answered(_shown(self.models.any(_name(wire))))
 
     async def pull(self, request: Request) -> Response:
         """Say that a model is there; one that is not is not fetched."""
         wire = await received(request, partial(read_wire, PullBody))
-        self.models.find(_name(wire))
+        self.models.any(_name(wire))
         done = PullAnswer(status="success")
         return answered(done) if wire.stream is False else Response(done.encode() + b"\n", media_type=MEDIA_TYPE)
 
@@ -77,7 +77,7 @@ def _name(wire: ModelBody) -> str:
     return name
 
 
-def _tag(model: Model) -> TagAnswer:
+def _tag(model: AnyModel) -> TagAnswer:
     return TagAnswer(
         name=model.id,
         model=model.id,
@@ -88,7 +88,7 @@ def _tag(model: Model) -> TagAnswer:
     )
 
 
-def _loaded(model: Model) -> LoadedAnswer:
+def _loaded(model: AnyModel) -> LoadedAnswer:
     backend = model.backend
     size = backend.weights.nbytes + backend.slots * backend.cells * backend.bytes_per_token
     return LoadedAnswer(
@@ -103,19 +103,22 @@ def _loaded(model: Model) -> LoadedAnswer:
     )
 
 
-def _shown(model: Model) -> ShowAnswer:
+def _shown(model: AnyModel) -> ShowAnswer:
     weights = model.backend.weights
     facts: dict[str, str | int] = {
         "general.architecture": weights.architecture,
         "general.basename": model.id,
         "general.parameter_count": weights.parameters,
         f"{weights.architecture}.context_length": model.context,
-        f"{weights.architecture}.embedding_length": weights.width,
+        f"{weights.architecture}.embedding_length": weights.width or _width(model),
     }
+    parameters, template = "", ""
+    if isinstance(model, Model):
+        parameters, template = f"{'temperature':30} {model.temperature:g}", model.codec.info.template
     return ShowAnswer(
         modelfile=f"FROM {model.id}\n",
-        parameters=f"{'temperature':30} {model.temperature:g}",
-        template=model.codec.info.template,
+        parameters=parameters,
+        template=template,
         details=_details(model),
         model_info={name: fact for name, fact in facts.items() if fact},
         capabilities=_capabilities(model),
@@ -123,7 +126,13 @@ def _shown(model: Model) -> ShowAnswer:
     )
 
 
-def _capabilities(model: Model) -> list[str]:
+def _width(model: AnyModel) -> int:
+    return model.info.width if isinstance(model, EmbeddingModel) else 0
+
+
+def _capabilities(model: AnyModel) -> list[str]:
+    if isinstance(model, EmbeddingModel):
+        return [] if model.info.ranks else ["embedding"]
     has = {
         "completion": True,
         "tools": "tools" in model.capabilities,
@@ -133,7 +142,7 @@ def _capabilities(model: Model) -> list[str]:
     return [name for name, there in has.items() if there]
 
 
-def _details(model: Model) -> DetailsAnswer:
+def _details(model: AnyModel) -> DetailsAnswer:
     weights = model.backend.weights
     return DetailsAnswer(
         parent_model="",
@@ -145,9 +154,10 @@ def _details(model: Model) -> DetailsAnswer:
     )
 
 
-def _digest(model: Model) -> str:
+def _digest(model: AnyModel) -> str:
     weights = model.backend.weights
-    identity = f"{model.id}\n{model.codec.fingerprint(())}\n{weights.nbytes}\n{weights.parameters}"
+    reads = model.codec.fingerprint(()) if isinstance(model, Model) else "embeds"
+    identity = f"{model.id}\n{reads}\n{weights.nbytes}\n{weights.parameters}"
     return hashlib.sha256(identity.encode()).hexdigest()
 
 

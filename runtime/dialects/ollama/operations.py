@@ -18,6 +18,7 @@ from tenuto.errors import (
     UnsupportedParameter,
 )
 from tenuto.runtime.dialects.ollama.shapes import (
+    EmbedAnswer,
     GenerateAnswer,
     LoadedModelsAnswer,
     OllamaChatAnswer,
@@ -26,7 +27,7 @@ from tenuto.runtime.dialects.ollama.shapes import (
     TagsAnswer,
     VersionAnswer,
 )
-from tenuto.runtime.dialects.ollama.wire import GenerateBody, ModelBody, OllamaChatBody, PullBody
+from tenuto.runtime.dialects.ollama.wire import EmbedBody, GenerateBody, ModelBody, OllamaChatBody, PullBody
 from tenuto.runtime.http.ndjson import MEDIA_TYPE
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.sessions import ids
@@ -99,4 +100,13 @@ GENERATE = Doc(
     errors=_GENERATING,
     events=Stream("A line for each piece, unless `stream` is false.", (GenerateAnswer,), media_type=MEDIA_TYPE),
     example={"prompt": "Why is the sky blue?", "stream": False},
+)
+EMBED = Doc(
+    _TAG,
+    "Make embeddings of texts, as Ollama does",
+    EmbedAnswer,
+    "For models that embed.",
+    body=EmbedBody,
+    errors=(ContextTooLong, NotFound, Overloaded, ShuttingDown, GenerationFailed),
+    example={"input": ["The sky is blue.", "Grass is green."]},
 )

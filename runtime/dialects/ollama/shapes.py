@@ -173,3 +173,18 @@ class PullAnswer(Shape):
     """That a model is there."""
 
     status: Literal["success"]
+
+
+class EmbedFields(Shape):
+    """What an answer has besides embeddings; durations are in nanoseconds."""
+
+    total_duration: int
+    load_duration: int
+    prompt_eval_count: int
+
+
+class EmbedAnswer(EmbedFields):
+    """Embeddings, in the order of their texts."""
+
+    model: str
+    embeddings: list[list[float]]

@@ -14,6 +14,7 @@ from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 MOST_MESSAGES = 20_000
 MOST_IMAGES = 64
 MOST_STOPS = 64
+MOST_INPUTS = 2048
 MOST_STOP_CHARACTERS = 1024
 MOST_TOP_LOGPROBS = 20
 MOST_NUMBER = 2**31 - 1
@@ -28,6 +29,11 @@ def _whole(value: Any) -> Any:
 
 def _strings(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+def _texts(value: Any) -> Any:
+    """An empty text that stands alone is none, as Ollama has it."""
+    return ([value] if value else []) if isinstance(value, str) else value
 
 
 def _lower(value: Any) -> Any:
@@ -143,6 +149,18 @@ class GenerateBody(AskBody):
     system: str | None = None
     images: Images | None = None
     raw: bool | None = None
+
+
+class EmbedBody(Wire):
+    """A request for embeddings. None: not said."""
+
+    model: str | None = None
+    input: Annotated[
+        Annotated[list[str], Field(max_length=MOST_INPUTS)] | None,
+        BeforeValidator(_texts, json_schema_input_type=str | list[str] | None),
+    ] = None
+    truncate: bool | None = None
+    dimensions: Annotated[Whole, Field(ge=0, le=MOST_NUMBER)] | None = None
 
 
 class ModelBody(Wire):

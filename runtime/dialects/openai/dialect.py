@@ -1,4 +1,4 @@
-"""OpenAI's dialect: responses, conversations, chat and text completions, and what llama-server has beside them."""
+"""OpenAI's dialect: responses, conversations, chat and text completions, embeddings, and what llama-server has."""
 
 from starlette.routing import WebSocketRoute
 
@@ -7,8 +7,10 @@ from tenuto.runtime.dialects.openai import operations
 from tenuto.runtime.dialects.openai.chat.endpoint import ChatCompletions
 from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.conversations.endpoint import Conversations
+from tenuto.runtime.dialects.openai.embeddings.endpoint import Embeddings
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.properties import PropertiesApi
+from tenuto.runtime.dialects.openai.rerank import Rerank
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
 from tenuto.runtime.dialects.openai.responses.socket import ResponseSockets
 from tenuto.runtime.dialects.openai.responses.stored import StoredResponses
@@ -21,6 +23,7 @@ def openai(services: DialectServices) -> Dialect:
     """The dialect over a server's services."""
     chat = ChatCompletions(services.runner, services.keep_alive_s)
     completions = Completions(services.runner, services.keep_alive_s)
+    embeddings, rerank = Embeddings(services.runner), Rerank(services.runner)
     responses = Responses(services.runner, services.keep_alive_s)
     sockets = ResponseSockets(responses)
     stored = StoredResponses(services.runner, services.keep_alive_s)
@@ -42,6 +45,8 @@ def openai(services: DialectServices) -> Dialect:
             DocumentedRoute("/v1/responses/{id}/input_items", stored.input_items, operations.INPUT_ITEMS),
             *_conversation_routes(conversations),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
+            DocumentedRoute("/v1/embeddings", embeddings.create, operations.EMBEDDINGS, methods=["POST"]),
+            DocumentedRoute("/v1/rerank", rerank.create, operations.RERANK, methods=["POST"]),
             DocumentedRoute("/props", properties.props, operations.PROPS),
             DocumentedRoute("/slots", properties.slots, operations.SLOTS),
             DocumentedRoute("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),

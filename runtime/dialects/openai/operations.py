@@ -28,7 +28,10 @@ from tenuto.runtime.dialects.openai.completions.shapes import CompletionAnswer
 from tenuto.runtime.dialects.openai.completions.wire import CompletionBody
 from tenuto.runtime.dialects.openai.conversations.shapes import ConversationAnswer, DeletedConversation, OneItem
 from tenuto.runtime.dialects.openai.conversations.wire import CreateBody, ItemsBody, UpdateBody
+from tenuto.runtime.dialects.openai.embeddings.shapes import EmbeddingsAnswer
+from tenuto.runtime.dialects.openai.embeddings.wire import EmbeddingsBody
 from tenuto.runtime.dialects.openai.properties import PropsAnswer, SlotsAnswer
+from tenuto.runtime.dialects.openai.rerank import RerankAnswer, RerankBody
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
 from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer, TokenCount
@@ -216,6 +219,25 @@ COMPLETIONS = Doc(
         last="[DONE]",
     ),
     example={"prompt": "Once upon a time", "max_tokens": 16},
+)
+_READING: tuple[type[TenutoError], ...] = (ContextTooLong, NotFound, Overloaded, ShuttingDown, GenerationFailed)
+EMBEDDINGS = Doc(
+    "Texts",
+    "Make embeddings of texts",
+    EmbeddingsAnswer,
+    "OpenAI's embeddings, for models that embed.",
+    body=EmbeddingsBody,
+    errors=(UnsupportedParameter, *_READING),
+    example={"input": ["The sky is blue.", "Grass is green."]},
+)
+RERANK = Doc(
+    "Texts",
+    "Rank documents by how well they answer a question",
+    RerankAnswer,
+    "As llama-server has it, for models that rank.",
+    body=RerankBody,
+    errors=_READING,
+    example={"query": "What colour is the sky?", "documents": ["The sky is blue.", "Grass is green."]},
 )
 TOKENIZE = Doc(
     "Chat",

@@ -6,9 +6,9 @@ https://platform.openai.com/docs/api-reference/completions/create
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
+from tenuto.runtime.dialects.openai.texts import Ids, as_texts
 from tenuto.runtime.dialects.refusals import Refusal
 
 MOST_COMPLETIONS = 64
@@ -16,27 +16,13 @@ MOST_COMPLETIONS = 64
 DEFAULT_TOKENS = 16
 
 
-def _prompts(value: Any) -> Any:
-    """One prompt is a list of one; a list of whole numbers is one prompt of token ids."""
-    if isinstance(value, str) or _are_ids(value):
-        return [value]
-    if isinstance(value, list) and value and all(isinstance(one, str) or _are_ids(one) for one in value):
-        return value
-    raise PydanticCustomError("prompt", "must be a string, a list of token ids, or a list of either")
-
-
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(one) is int and 0 <= one < 2**31 for one in value)
-
-
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
 Prompts = Annotated[list[str | Ids], Field(min_length=1, max_length=MOST_COMPLETIONS)]
 
 
 class CompletionBody(SamplingFields):
     """A text completions request. None: not said."""
 
-    prompt: Annotated[Prompts, BeforeValidator(_prompts, json_schema_input_type=str | Ids | Prompts)]
+    prompt: Annotated[Prompts, BeforeValidator(as_texts, json_schema_input_type=str | Ids | Prompts)]
     max_tokens: Limit | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
     echo: bool | None = None
