@@ -112,7 +112,7 @@ class Client:
         if op.aborts is not None and turn.session_id is not None:
             play.oracle.left.add((op.principal, turn.session_id))
         try:
-            reply = await play.ask(lambda server: server.chat(turn, self._gone, reader), op.aborts)
+            reply = await play.ask(lambda server: server.chat(turn, self._gone, reader, op.dialect), op.aborts)
         except Lost:
             return True
         except ClientGone:

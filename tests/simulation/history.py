@@ -11,6 +11,7 @@ SAYS = {
     "hello": 4, "long": 3, "write": 4, "look": 1, "ask": 7, "mine": 4, "both": 2, "two": 2, "again": 1, "fail": 2,
     "sampler": 1,
 }  # fmt: skip
+DIALECTS = ("", "chat", "responses")
 KINDS = {
     "turn": 22, "decide": 12, "cancel": 6, "result": 6, "delete": 3, "fork": 2, "export": 2, "import": 3, "match": 2,
     "watch": 2, "wait": 1,
@@ -23,7 +24,8 @@ class Op:
 
     `pick` chooses among what the client knows of: the newest pause, run or document is 0. `leaves`: the client goes
     away so many seconds after it asked; `lingers`: so long after some approval has been answered. `reads`: it takes so
-    many events, then none for a long time. `aborts`: its request is broken off while it is being handled.
+    many events, then none for a long time. `aborts`: its request is broken off while it is being handled. `dialect` is
+    that of a request for a turn; without one it speaks with the loop itself.
     """
 
     client: int
@@ -42,6 +44,7 @@ class Op:
     reads: int | None = None
     lingers: float | None = None
     aborts: float | None = None
+    dialect: str = ""
 
     def __str__(self) -> str:
         given = [
@@ -99,6 +102,8 @@ def make(seed: int) -> History:
     ]
     faults = tuple(_fault(chance) for _ in range(chance.choice((0, 1, 1, 2, 3))))
     ops += _bystander(chance)
+    speaks = random.Random(f"{seed}/dialects")
+    ops = [replace(op, dialect=speaks.choice(DIALECTS)) for op in ops]
     return History(seed, chance.randint(1, 3), chance.choice((0.0, 0.5, 0.9)), tuple(ops), faults)
 
 

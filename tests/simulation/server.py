@@ -16,6 +16,7 @@ from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
@@ -32,6 +33,7 @@ from tests.simulation.journal import WatchedStore
 from tests.simulation.loop import Process
 from tests.simulation.script import FedBackend, codec
 from tests.simulation.tools import Book
+from tests.simulation.wire import Noted, NotedLoop, ask
 
 if TYPE_CHECKING:
     from tests.simulation.play import Play
@@ -116,16 +118,24 @@ class Server:
 
     # What clients ask.
 
-    async def chat(self, turn: Turn, gone: Receive, take: Reader | None) -> Reply:
+    async def chat(self, turn: Turn, gone: Receive, take: Reader | None, dialect: str) -> Reply:
         """A turn, streamed where the client reads events, else whole."""
+        if dialect:
+            loop = NotedLoop(self.runner, lambda follower: self._reader(turn, follower).left)
+            await ask(self.play, dialect, loop, turn, gone, take)
+            assert loop.answers is not None
+            return _reply(loop.answers)
         follower = await self.runner.start(turn)
-        self.play.begun.append((turn.principal.id, follower.id))
-        reader = _Reader(self.play, follower, self.play.legs[follower.id])
+        reader = self._reader(turn, follower)
         if take is None:
             await while_connected(gone, reader, follower.answer)
         else:
             await while_connected(gone, reader, lambda: _read(follower.events(), take))
         return _reply(follower)
+
+    def _reader(self, turn: Turn, follower: Follower) -> "_Reader":
+        self.play.begun.append((turn.principal.id, follower.id))
+        return _Reader(self.play, follower, self.play.legs[follower.id])
 
     async def decide(self, principal: str, pause: str, *, approve: bool, remember: bool) -> str:
         """Answer an approval; the id of its run."""
@@ -206,6 +216,9 @@ class _Reader:
     follower: Follower
     leg: int
 
+    async def left(self, _: Follower) -> None:
+        await self.disconnected()
+
     async def disconnected(self) -> None:
         if self.play.legs[self.follower.id] == self.leg:
             self.play.oracle.reasons.add(self.follower.id)
@@ -236,7 +249,7 @@ async def _read(events: AsyncIterator[Any], take: Reader | None) -> None:
             await take(number)
 
 
-def _reply(run: Follower | Run) -> Reply:
+def _reply(run: Follower | Run | Noted | PastLeg) -> Reply:
     answer = run.snapshot()
     pause = answer.pause if answer.status.value == "paused" else None
     return Reply(
