@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         table = Table(bounds.most)
         # uvicorn calls these as it would call a class.
         connection: Any = functools.partial(Connection, bounds, table, app.errors_of)
-        socket: Any = functools.partial(Socket, table, bounds.patience_s)
+        socket: Any = functools.partial(Socket, table, bounds.arrival_s, bounds.patience_s)
         super().__init__(
             uvicorn.Config(
                 app.asgi,

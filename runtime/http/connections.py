@@ -148,6 +148,8 @@ class Connection(HttpToolsProtocol):
         """The head of a request is there."""
         if self._head > self._bounds.head_bytes:
             raise _HeadTooLarge  # what the parser's errors become is `send_400_response`
+        if self.parser.should_upgrade() and self._should_upgrade() and _has_body(self.headers):
+            raise _BodyOfUpgrade
         self._in_head, self._head_since = False, None
         self.since = time.monotonic()
         super().on_headers_complete()
@@ -218,12 +220,21 @@ class _HeadTooLarge(Exception):
     pass
 
 
+class _BodyOfUpgrade(Exception):
+    """A request for a WebSocket has a body, which nobody would read."""
+
+
 def check(connections: Iterable[object]) -> None:
     """Close those whose clients are too slow. To be called about once a second."""
     now = time.monotonic()
     for connection in list(connections):
         if isinstance(connection, (Connection, Socket)):
             connection.check(now)
+
+
+def _has_body(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    fields = dict(headers)
+    return b"transfer-encoding" in fields or fields.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def _wire(response: Response) -> bytes:

@@ -17,6 +17,8 @@ from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from tenuto.errors import BodyTooLarge
+from tenuto.runtime.dialects.openai.responses.created import MOST_PAST_BYTES, Past, read_created
 from tests.conftest import Start
 from tests.dialects.test_responses_e2e import CALCULATOR, WEATHER, computed_is_new
 from tests.e2e.server import Server
@@ -133,6 +135,26 @@ def test_what_is_stored_nowhere_is_gone_on_from_on_its_own_socket(
     with connect(address(server)) as other:
         create(other, "more", previous_response_id=then["id"])
         assert events(other)[-1]["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.parametrize("between", [{"store": False}, {"generate": False}])
+def test_what_is_stored_nowhere_has_the_history_of_the_stored_response_before_it(
+    socket: ClientConnection, between: dict[str, Any]
+) -> None:
+    stored = answer(socket, "alpha " * 100)
+    second = answer(socket, "two", previous_response_id=stored["id"], **between)
+    for word in ("three", "four"):
+        next_one = answer(socket, word, previous_response_id=second["id"], store=False)
+        assert next_one["previous_response_id"] == second["id"]
+        assert next_one["usage"]["input_tokens"] > stored["usage"]["input_tokens"]
+        second = next_one
+
+
+def test_a_past_does_not_grow_beyond_its_limit() -> None:
+    said = {"role": "user", "content": "x" * MOST_PAST_BYTES}
+    message = {"type": "response.create", "input": "more", "generate": False, "previous_response_id": "resp_1"}
+    with pytest.raises(BodyTooLarge):
+        read_created(json.dumps(message).encode(), Past("resp_1", None, [said]))
 
 
 def test_a_request_that_comes_during_a_response_is_answered_after_it(socket: ClientConnection) -> None:

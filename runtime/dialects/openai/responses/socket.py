@@ -119,7 +119,8 @@ class _Socket:
         await stream(self._websocket.scope, self._watch, self._send)
         self._past = None
         if created.items is not None:
-            self._past = await understood(self._last_sent, partial(past_of, items=created.items))
+            remembered = partial(past_of, items=created.items, after=created.after)
+            self._past = await understood(self._last_sent, remembered)
 
     def _prepared(self, wanted: Wanted) -> EventStream:
         """The events of a response that the model is not asked for: the next one says what it begins with."""
