@@ -80,8 +80,10 @@ def test_after_a_stand_in_the_same_is_written_as_after_the_whole_past(
     try:
         whole = written(template, before, new, tools)
     except TemplateFailed:
-        with pytest.raises(TemplateFailed):
-            template.suffix(before, new, tools)
+        # A turn that was cut off may stand where a template wants none, of which a stand-in knows nothing.
+        if not any(isinstance(item, AssistantItem) and item.incomplete for item in before):
+            with pytest.raises(TemplateFailed):
+                template.suffix(before, new, tools)
     else:
         assert as_text(template.suffix(before, new, tools)) == whole
 

@@ -36,7 +36,9 @@ class HttpServer:
     client: httpx.AsyncClient
     keys: dict[str, str]
 
-    async def chat(self, turn: Turn, gone: Receive, take: Reader | None) -> Reply:
+    async def chat(self, turn: Turn, gone: Receive, take: Reader | None, dialect: str) -> Reply:
+        """A turn. Here it is a chat completion's, whatever its dialect is in the simulation."""
+        del dialect
         asking = asyncio.ensure_future(self._chat(turn, take))
         leaving = asyncio.ensure_future(gone())
         try:

@@ -56,15 +56,16 @@ def openai(services: DialectServices) -> Dialect:
 
 
 def _conversation_routes(conversations: Conversations) -> list[DocumentedRoute]:
-    whole = "/v1/conversations/{id}"
-    items, item = f"{whole}/items", f"{whole}/items/{{item_id}}"
+    of = conversations
     return [
         DocumentedRoute("/v1/conversations", conversations.create, operations.CREATE_CONVERSATION, methods=["POST"]),
-        DocumentedRoute(whole, conversations.retrieve, operations.CONVERSATION),
-        DocumentedRoute(whole, conversations.update, operations.UPDATE_CONVERSATION, methods=["POST"]),
-        DocumentedRoute(whole, conversations.delete, operations.DELETE_CONVERSATION, methods=["DELETE"]),
-        DocumentedRoute(items, conversations.items, operations.ITEMS),
-        DocumentedRoute(items, conversations.add_items, operations.ADD_ITEMS, methods=["POST"]),
-        DocumentedRoute(item, conversations.item, operations.ITEM),
-        DocumentedRoute(item, conversations.delete_item, operations.DELETE_ITEM, methods=["DELETE"]),
+        DocumentedRoute("/v1/conversations/{id}", of.retrieve, operations.CONVERSATION),
+        DocumentedRoute("/v1/conversations/{id}", of.update, operations.UPDATE_CONVERSATION, methods=["POST"]),
+        DocumentedRoute("/v1/conversations/{id}", of.delete, operations.DELETE_CONVERSATION, methods=["DELETE"]),
+        DocumentedRoute("/v1/conversations/{id}/items", of.items, operations.ITEMS),
+        DocumentedRoute("/v1/conversations/{id}/items", of.add_items, operations.ADD_ITEMS, methods=["POST"]),
+        DocumentedRoute("/v1/conversations/{id}/items/{item_id}", of.item, operations.ITEM),
+        DocumentedRoute(
+            "/v1/conversations/{id}/items/{item_id}", of.delete_item, operations.DELETE_ITEM, methods=["DELETE"]
+        ),
     ]

@@ -30,7 +30,7 @@ SERVED: dict[str, str] = {
     "store": "false: no response is kept, and a new session in memory only; it is found by its history all the same",
     "user": "narrows which session a request continues",
     "safety_identifier": "the same as `user`",
-    "metadata": "texts by their names, which come back with the response",
+    "metadata": "up to 16 texts by their names, of up to 512 and 64 characters, which come back with the response",
     "prompt_cache_key": "a hint that decides where several sessions fit the history; never an error",
 }
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, Limit
-from tenuto.runtime.http.body import Wire
+from tenuto.runtime.http.body import Wire, at_most
 from tenuto.sessions.ids import User
+from tenuto.sessions.metadata import MOST_PAIRS, Metadata
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description
 
 MOST_ITEMS = 20_000
@@ -265,6 +266,6 @@ class ResponsesBody(InputBody):
     store: bool | None = None
     user: User | None = None
     safety_identifier: User | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Annotated[Metadata | None, at_most(MOST_PAIRS)] = None
     prompt_cache_key: Any = None
     service_tier: Any = None
