@@ -100,7 +100,17 @@ class Key(BaseModel):
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_several)]
-UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def expanded(path: Path) -> Path:
+    """A path as its user means it. Raises ValueError where it begins with the home of somebody who is not here."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"there is no home folder for {path.parts[0]!r}") from None
+
+
+UserPath = Annotated[Path, AfterValidator(expanded)]
 
 
 class Settings(BaseSettings):
@@ -283,7 +293,10 @@ def _file(given: Mapping[str, Any]) -> Path | None:
     named = given.get(CONFIG) or os.environ.get(variable(CONFIG))
     if named is None:
         return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
-    path = Path(named).expanduser()
+    try:
+        path = expanded(Path(named))
+    except ValueError as error:
+        raise ConfigurationError(f"the settings file {named}: {error}") from None
     if not path.is_file():
         raise ConfigurationError(f"there is no settings file {path}")
     return path

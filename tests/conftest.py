@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.e2e.server import PROGRAM, Server, script
@@ -12,6 +13,11 @@ Start = Callable[..., Server]
 
 # Tests start hundreds of processes; where this is set, each of them would compile every module of ours.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+# How long an example takes to make or to try is the machine's affair.
+hypothesis.settings.register_profile("tenuto", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tenuto")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

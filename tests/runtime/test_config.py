@@ -3,7 +3,7 @@ from typing import Any
 
 import click
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
@@ -171,6 +171,7 @@ def test_settings_do_not_change() -> None:
 
 
 @given(name=st.sampled_from(sorted(SAMPLES)), text=st.text(max_size=20).filter(lambda t: "\0" not in t))
+@example(name="data_dir", text="~nobody-of-this-name/data")
 @checks(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
 def test_any_text_in_the_environment_is_taken_or_refused_by_name(name: str, text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
