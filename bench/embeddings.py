@@ -63,8 +63,8 @@ def write(path: Path) -> None:
     for name, token in (("pad", 0), ("unk", 1), ("bos", 2), ("eos", 3), ("sep", 3)):
         getattr(writer, f"add_{name}_token_id")(token)
 
-    def weight(name: str, *shape: int) -> None:
-        values = random.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(shape[-1]))
+    def weight(name: str, *shape: int, scale: float = 1.0) -> None:
+        values = random.standard_normal(shape, dtype=np.float32) * np.float32(scale / np.sqrt(shape[-1]))
         writer.add_tensor(f"{name}.weight", values)
         if name.startswith("blk"):
             writer.add_tensor(f"{name}.bias", np.zeros(shape[0], np.float32))
@@ -81,7 +81,8 @@ def write(path: Path) -> None:
         for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
             weight(f"blk.{layer}.{part}", WIDTH, WIDTH)
         weight(f"blk.{layer}.ffn_up", INNER, WIDTH)
-        weight(f"blk.{layer}.ffn_down", WIDTH, INNER)
+        # Small, as in a trained model: the library's GELU is a table of 16 bits, which shows the last bit of a float.
+        weight(f"blk.{layer}.ffn_down", WIDTH, INNER, scale=0.1)
         norm(f"blk.{layer}.attn_output_norm")
         norm(f"blk.{layer}.layer_output_norm")
     writer.write_header_to_file()
