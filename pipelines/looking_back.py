@@ -143,6 +143,7 @@ def _pasts(named: Named) -> Iterator[tuple[str, list[Item]]]:
     yield "a call without text", [UserItem("1"), AssistantItem(calls=(_call("look", "i"),)), _result("i")]
     yield "an answer that was cut", [UserItem("1"), AssistantItem("2", incomplete=True)]
     yield "an empty answer", [UserItem("1"), AssistantItem("")]
+    yield "an answer to no request", [AssistantItem("1")]
     yield "two requests in a row", [UserItem("1"), *_plain("2")]
     yield "a system message between others", [*_plain("1"), SystemItem("2"), *_plain("3")]
     yield "a turn before a call", [*_plain("1"), *_calling("2")]
@@ -199,6 +200,7 @@ _ENDS: tuple[tuple[Sequence[Item], Sequence[Item]], ...] = (
     ([UserItem("asked"), _asks("last", 1, "reason"), _result("last")], [AssistantItem("so", "new reason"), _NEW]),
     (_calling("last"), [_NEW]),
     (_rounds("last"), _THEN),
+    (_rounds("last"), [AssistantItem("said besides", "new reason"), _NEW]),
     ([*_calling("last")[:-1], _asks("next")], [_result("next")]),
     ([*_calling("last")[:-1], _asks("next"), _result("next")], [_asks("new"), _result("new")]),
 )
