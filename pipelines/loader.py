@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import platformdirs
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.paths import expanded
 from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.codec import TemplateCodec, Tokenizer
@@ -78,7 +79,7 @@ def model_id(model: str) -> str:
         return "embedded"
     if model.startswith("scripted:"):
         return Path(model.removeprefix("scripted:")).stem
-    path = Path(model).expanduser()
+    path = Path(model)
     # A folder's name may have points in it, as in Qwen3-0.6B-4bit.
     return path.stem if path.suffix.lower() == ".gguf" else path.name or path.resolve().name
 
@@ -95,7 +96,7 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
         ModelLoadFailed: there is none, or it is not a model.
     """
     if model.startswith("scripted:"):
-        return Source(model_id(model), "scripted", Path(model.removeprefix("scripted:")).expanduser())
+        return Source(model_id(model), "scripted", _path(model.removeprefix("scripted:")))
     if is_embedded(model):
         path = _embedded(model)
     elif model.startswith("hf:"):
@@ -106,8 +107,15 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
             raise ModelLoadFailed(_NO_MLX)  # before gigabytes have come
         path = hub.fetch(found, downloads)
     else:
-        path = Path(model).expanduser()
+        path = _path(model)
     return Source(model_id(model), _kind(path), path)
+
+
+def _path(named: str) -> Path:
+    try:
+        return expanded(named)
+    except ValueError as error:
+        raise ModelLoadFailed(f"{named}: {error}") from None
 
 
 def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:

@@ -32,6 +32,7 @@ from pydantic_settings import (
 )
 
 from tenuto.errors import ConfigurationError
+from tenuto.paths import expanded
 from tenuto.runtime.addresses import is_loopback
 
 ENVIRONMENT_PREFIX = "TENUTO_"
@@ -100,14 +101,6 @@ class Key(BaseModel):
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_several)]
-
-
-def expanded(path: Path) -> Path:
-    """A path as its user means it. Raises ValueError where it begins with the home of somebody who is not here."""
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise ValueError(f"there is no home folder for {path.parts[0]!r}") from None
 
 
 UserPath = Annotated[Path, AfterValidator(expanded)]
@@ -294,7 +287,7 @@ def _file(given: Mapping[str, Any]) -> Path | None:
     if named is None:
         return Path(FILE_NAME) if Path(FILE_NAME).is_file() else None
     try:
-        path = expanded(Path(named))
+        path = expanded(named)
     except ValueError as error:
         raise ConfigurationError(f"the settings file {named}: {error}") from None
     if not path.is_file():

@@ -175,13 +175,16 @@ def doctor(
 
     Asks the server if one is running; never starts one.
     """
-    from pathlib import Path
-
+    from tenuto.errors import ConfigurationError
+    from tenuto.paths import expanded
     from tenuto.runtime.config import load
     from tenuto.runtime.terminal.doctor import run
 
     settings = load({name: value for name, value in (("data_dir", data_dir), ("config", config)) if value})
-    path = None if mcp_config is None else Path(mcp_config).expanduser()
+    try:
+        path = None if mcp_config is None else expanded(mcp_config)
+    except ValueError as error:
+        raise ConfigurationError(f"--mcp-config {mcp_config}: {error}") from None
     sys.exit(run(settings, models=models, mcp_config=path, json=as_json))
 
 

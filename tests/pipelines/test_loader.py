@@ -16,6 +16,12 @@ from tests.pipelines.hub import Hub
 GGUF = b"GGUF" + bytes(range(256)) * 20
 
 
+def test_a_file_in_the_home_of_somebody_who_is_not_here_is_refused_in_words() -> None:
+    for model in ("~nobody-here/a.gguf", "scripted:~nobody-here/a.toml"):
+        with pytest.raises(ModelLoadFailed, match="there is no home folder for '~nobody-here'"):
+            find(model)
+
+
 def test_a_model_comes_from_the_hub_once(hub: Hub, settings: LoadSettings) -> None:
     hub.files = {"model-Q4_K_M.gguf": GGUF, "model-Q8_0.gguf": b"GGUF other", "README.md": b"hello"}
     assert find("hf:owner/model", settings).path.read_bytes() == GGUF
