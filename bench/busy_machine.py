@@ -99,15 +99,23 @@ def tenuto(kind: Kind, folder: Path) -> Iterator[str]:
 @contextmanager
 def llama_server(folder: Path) -> Iterator[str]:
     command = [str(PEER), "-m", str(MODEL), "--port", "8437", "--threads", str(cores()), "-c", "4096"]
-    with (folder / "log").open("w") as log, ended(subprocess.Popen(command, stdout=log, stderr=log, text=True)):
+    with (
+        (folder / "log").open("w") as log,
+        ended(subprocess.Popen(command, stdout=log, stderr=log, text=True)) as process,
+    ):
         address, deadline = "http://127.0.0.1:8437", time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            try:
-                if httpx.get(f"{address}/health").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.1)
+        while not is_ready(address):
+            if process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"llama-server did not start ({process.poll()}):\n{(folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.1)
         yield address
+
+
+def is_ready(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/health").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def ask(address: str, limit_s: float) -> float:

@@ -7,6 +7,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-$here/../.venv/bin/python}
 out=$here/peers
+# shellcheck source=.ci/compiler-flags
+. "$here/../.ci/compiler-flags"
 version=$("$python" -c 'from importlib.metadata import version; print(version("llama-cpp-python"))')
 source=$out/llama_cpp_python-$version
 sdist=${SDIST:-$source.tar.gz}
