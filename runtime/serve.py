@@ -87,6 +87,7 @@ class Server(uvicorn.Server):
                 ws=socket,
                 ws_max_size=settings.max_body_bytes,
                 ws_per_message_deflate=False,
+                ws_ping_timeout=settings.patience_s,  # an answer to a ping comes after all that is still unread
                 access_log=False,
                 log_config=None,
                 server_header=False,

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import time
 from collections.abc import Iterator
 
 import anyio
@@ -38,7 +39,7 @@ def asking(server: Server, path: str = "/v1/responses", more: str = "") -> socke
     """A connection that has asked for a WebSocket."""
     address = server.url.removeprefix("http://")
     host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), timeout=20)
+    connection = socket.create_connection((host, int(port)), timeout=30)
     connection.sendall(HANDSHAKE.format(path=path, address=address, more=more).encode())
     return connection
 
@@ -152,3 +153,18 @@ def test_a_refused_handshake_is_no_error_of_the_servers(server: Server) -> None:
         assert rest(connection).startswith(b"HTTP/1.1 404 ")
     with opened(server):
         assert "ERROR" not in server.log[before:]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(120)
+def test_a_client_may_leave_a_ping_unanswered_as_long_as_anything_else_unread(server: Server) -> None:
+    """The server pings after 20 s."""
+    with opened(server) as connection:
+        assert connection.recv(2)[0] == 0x80 | Opcode.PING
+        time.sleep(25)
+        connection.sendall(frame(Opcode.PING, b"there"))
+        found = b""
+        while not found.endswith(b"\x8a\x05there"):
+            piece = connection.recv(100)
+            assert piece, found
+            found += piece
