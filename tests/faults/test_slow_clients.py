@@ -163,6 +163,7 @@ def test_a_client_that_does_not_read_is_given_up(server: Server, sockets: ExitSt
         client.sendall(request("long", session_id="s", stream=True, max_tokens=60_000))
     else:
         with connect(server) as other:
+            other.settimeout(120)  # 60,000 tokens take a while where others compute too
             other.sendall(request("long", session_id="s", max_tokens=60_000))
             other.recv(1)
         client.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)

@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.server import Server
 from tests.fuzz.hostile import Hostile
-from tests.fuzz.machine import stolen
+from tests.fuzz.machine import Stopwatch
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "15"))
 SEED = int(os.environ.get("FUZZ_SEED", random.randrange(2**32)))
@@ -60,15 +60,13 @@ class Health:
     def watch(self) -> None:
         with httpx.Client(base_url=self._url, timeout=60) as client:
             while not self._over.wait(0.01):
-                begun, before = time.monotonic(), stolen()
+                watch = Stopwatch()
                 try:
                     if (status := client.get("/health").status_code) != 200:
                         self.failures.append(f"/health answered {status}")
                 except httpx.HTTPError as exc:
                     self.failures.append(repr(exc))
-                took = time.monotonic() - begun
-                lost = max((now - then for now, then in zip(stolen(), before, strict=True)), default=0.0)
-                self.longest = max(self.longest, Wait(took - lost, took, begun))
+                self.longest = max(self.longest, Wait(watch.took_here(), watch.took(), watch.begun))
 
 
 @dataclass
