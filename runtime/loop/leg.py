@@ -183,10 +183,11 @@ class Leg:
         self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
         self._opened = self._reader = None
-        self._meter(usage)
+        self._observe(usage)
         self.run.emit(RoundEnded(len(self.run.rounds), usage))
 
-    def _meter(self, usage: RoundUsage) -> None:
+    def _observe(self, usage: RoundUsage) -> None:
+        """How long the round's first token took."""
         metrics, model = self.services.metrics, self.model.id
         if usage.first_token_s is not None:
             if len(self.run.rounds) == 1:

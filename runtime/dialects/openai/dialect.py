@@ -55,17 +55,16 @@ def openai(services: DialectServices) -> Dialect:
     )
 
 
-def _conversation_routes(conversations: Conversations) -> list[DocumentedRoute]:
-    of = conversations
+def _conversation_routes(its: Conversations) -> list[DocumentedRoute]:
     return [
-        DocumentedRoute("/v1/conversations", conversations.create, operations.CREATE_CONVERSATION, methods=["POST"]),
-        DocumentedRoute("/v1/conversations/{id}", of.retrieve, operations.CONVERSATION),
-        DocumentedRoute("/v1/conversations/{id}", of.update, operations.UPDATE_CONVERSATION, methods=["POST"]),
-        DocumentedRoute("/v1/conversations/{id}", of.delete, operations.DELETE_CONVERSATION, methods=["DELETE"]),
-        DocumentedRoute("/v1/conversations/{id}/items", of.items, operations.ITEMS),
-        DocumentedRoute("/v1/conversations/{id}/items", of.add_items, operations.ADD_ITEMS, methods=["POST"]),
-        DocumentedRoute("/v1/conversations/{id}/items/{item_id}", of.item, operations.ITEM),
+        DocumentedRoute("/v1/conversations", its.create, operations.CREATE_CONVERSATION, methods=["POST"]),
+        DocumentedRoute("/v1/conversations/{id}", its.retrieve, operations.CONVERSATION),
+        DocumentedRoute("/v1/conversations/{id}", its.update, operations.UPDATE_CONVERSATION, methods=["POST"]),
+        DocumentedRoute("/v1/conversations/{id}", its.delete, operations.DELETE_CONVERSATION, methods=["DELETE"]),
+        DocumentedRoute("/v1/conversations/{id}/items", its.items, operations.ITEMS),
+        DocumentedRoute("/v1/conversations/{id}/items", its.add_items, operations.ADD_ITEMS, methods=["POST"]),
+        DocumentedRoute("/v1/conversations/{id}/items/{item_id}", its.item, operations.ITEM),
         DocumentedRoute(
-            "/v1/conversations/{id}/items/{item_id}", of.delete_item, operations.DELETE_ITEM, methods=["DELETE"]
+            "/v1/conversations/{id}/items/{item_id}", its.delete_item, operations.DELETE_ITEM, methods=["DELETE"]
         ),
     ]
