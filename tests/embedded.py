@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import tenuto.pipelines
+from tests.patience import HANGS_S
 
 FOLDER = Path(tenuto.pipelines.__file__).parent / "embedded"
 """Where the forms lie."""
@@ -33,7 +34,7 @@ def with_template(model: str, template: str, folder: Path) -> str:
     else:
         copy = folder / "templated.gguf"
         command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--chat-template", template]
-        subprocess.run([*command, str(gguf_file()), str(copy)], check=True, capture_output=True, timeout=30)
+        subprocess.run([*command, str(gguf_file()), str(copy)], check=True, capture_output=True, timeout=HANGS_S)
     return str(copy)
 
 

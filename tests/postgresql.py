@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-START_S = 30.0
+from tests.patience import HANGS_S
+
+START_S = HANGS_S
 _NOBODY = "nobody"
 _SOCKET = ".s.PGSQL.5432"
 

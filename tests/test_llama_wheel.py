@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_S
+
 ROOT = Path(__file__).parents[1]
 (VERSION,) = (
     line.partition("==")[2]
@@ -54,7 +56,7 @@ class Machine:
             env={**plain, "PATH": str(self.folder / "bin"), "CXX": "no-compiler", **variables},
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=HANGS_S,
         )
 
     def builds(self) -> set[Path]:
@@ -71,7 +73,10 @@ class Machine:
 
     def installed(self) -> str:
         told = subprocess.run(
-            [self.python, "-c", "import llama_cpp; print(llama_cpp.MARK)"], capture_output=True, text=True, timeout=20
+            [self.python, "-c", "import llama_cpp; print(llama_cpp.MARK)"],
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
         )
         return told.stdout.strip()
 
@@ -83,7 +88,7 @@ def machine(tmp_path: Path) -> Machine:
         found = shutil.which(name)
         if found:
             (tmp_path / "bin" / name).symlink_to(found)
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=50)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=HANGS_S)
     return Machine(tmp_path)
 
 
@@ -110,6 +115,6 @@ def test_a_build_that_was_installed_by_hand_stays(machine: Machine, tmp_path: Pa
     (tmp_path / "own").mkdir()
     machine.keep(tmp_path / "own", "own")
     (wheel,) = (tmp_path / "own").iterdir()
-    subprocess.run([machine.python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, timeout=50)
+    subprocess.run([machine.python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], check=True, timeout=HANGS_S)
     assert machine.set_up().returncode == 0
     assert machine.installed() == "own"

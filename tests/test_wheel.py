@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANGS_S
+
 ROOT = Path(__file__).parent.parent
 ROOMS = ("runtime", "tools", "sessions", "pipelines")
 
@@ -17,7 +19,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=HANGS_S,
     )
     return next(folder.glob("*.whl"))
 

@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 RULES: list[Mapping[str, Any]] = [
     {"user": "slow", "text": "tick " * 400, "delay_ms": 20},
@@ -66,5 +67,5 @@ def http(server: Server) -> Iterator[httpx.Client]:
 @pytest.fixture
 def openai_client(server: Server) -> Iterator[openai.OpenAI]:
     """The official client, as its users make it, but that it tries once."""
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANGS_S) as client:
         yield client

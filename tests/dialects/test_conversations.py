@@ -10,6 +10,7 @@ import pytest
 
 from tests.dialects.test_responses_e2e import WEATHER, computed_is_new, user
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +20,9 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "sun"}
 
 @pytest.fixture
 async def async_client(server: Server) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANGS_S
+    ) as client:
         yield client
 
 

@@ -10,10 +10,11 @@ import httpx
 import pytest
 
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 20.0
+WAIT_S = HANGS_S
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from tests.dialects import claude_code
 from tests.dialects.conftest import RULES
 from tests.dialects.test_messages_answer import data
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -52,13 +53,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Iterator[anthropic.Anthropic]:
     """The official client, as its users make it, but that it tries once."""
-    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=20) as client:
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=HANGS_S) as client:
         yield client
 
 
 @pytest.fixture
 async def async_client(server: Server) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none", max_retries=0, timeout=20) as client:
+    async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none", max_retries=0, timeout=HANGS_S) as client:
         yield client
 
 
@@ -131,7 +132,11 @@ def test_limits_and_stop_sequences_cut_the_answer(client: anthropic.Anthropic) -
 
 def test_more_tokens_than_fit_the_context_are_cut_to_what_fits(client: anthropic.Anthropic) -> None:
     answer = client.messages.create(
-        model="default", max_tokens=10**9, messages=said("hello"), timeout=20, extra_headers={"x-tenuto-events": "0"}
+        model="default",
+        max_tokens=10**9,
+        messages=said("hello"),
+        timeout=HANGS_S,
+        extra_headers={"x-tenuto-events": "0"},
     )
     assert answer.stop_reason == "end_turn"
 
@@ -330,7 +335,7 @@ def test_a_client_that_leaves_stops_the_run(http: httpx.Client, client: anthropi
         first = next(iter(stream))
         assert first.type == "message_start"
         run: Any = first.message.to_dict()["tenuto"]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while http.get(f"/v1/runs/{run['run_id']}").json()["status"] == "running" and time.monotonic() < deadline:
         time.sleep(0.05)
     assert http.get(f"/v1/runs/{run['run_id']}").json()["status"] == "cancelled"
@@ -402,7 +407,7 @@ def test_what_claude_code_asks_besides(http: httpx.Client) -> None:
 
 
 def failing(guarded: Server, *, key: str = KEY, **options: Any) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=guarded.url, api_key=key, max_retries=0, timeout=20, **options)
+    return anthropic.Anthropic(base_url=guarded.url, api_key=key, max_retries=0, timeout=HANGS_S, **options)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,9 @@ def said(text: str) -> Any:
 
 @pytest.fixture
 async def async_client(server: Server) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANGS_S
+    ) as client:
         yield client
 
 
@@ -52,7 +55,7 @@ def langchain(server: Server, **options: Any) -> ChatOpenAI:
         base_url=f"{server.url}/v1",
         api_key=SecretStr("none"),
         max_retries=0,
-        timeout=20,
+        timeout=HANGS_S,
         **({"temperature": 0} | options),
     )
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.dialects.conftest import RULES
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -41,13 +42,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def client(server: Server) -> Iterator[ollama.Client]:
     """The official client, as its users make it."""
-    with ollama.Client(server.url, timeout=20) as client:
+    with ollama.Client(server.url, timeout=HANGS_S) as client:
         yield client
 
 
 @pytest.fixture
 async def async_client(server: Server) -> AsyncIterator[ollama.AsyncClient]:
-    async with ollama.AsyncClient(server.url, timeout=20) as client:
+    async with ollama.AsyncClient(server.url, timeout=HANGS_S) as client:
         yield client
 
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +50,9 @@ def computed_is_new(answer: Any) -> None:
 
 @pytest.fixture
 async def async_client(server: Server) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+    async with openai.AsyncOpenAI(
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANGS_S
+    ) as client:
         yield client
 
 

@@ -22,6 +22,7 @@ from tenuto.runtime.dialects.openai.responses.created import MOST_PAST_BYTES, Pa
 from tests.conftest import Start
 from tests.dialects.test_responses_e2e import CALCULATOR, WEATHER, computed_is_new
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -50,7 +51,7 @@ def events(socket: ClientConnection) -> list[dict[str, Any]]:
     """The messages up to the last of a response."""
     found: list[dict[str, Any]] = []
     while not found or found[-1]["type"] not in LAST:
-        found.append(json.loads(socket.recv(timeout=20)))
+        found.append(json.loads(socket.recv(timeout=HANGS_S)))
     return found
 
 
@@ -205,11 +206,11 @@ def test_who_sends_too_much_meanwhile_is_closed_with_the_reason(socket: ClientCo
 def test_a_response_whose_client_has_gone_is_stopped(server: Server, http: httpx.Client) -> None:
     with connect(address(server)) as socket:
         create(socket, "slow")
-        while json.loads(socket.recv(timeout=20))["type"] != "response.output_text.delta":
+        while json.loads(socket.recv(timeout=HANGS_S))["type"] != "response.output_text.delta":
             pass
-        created = json.loads(socket.recv(timeout=20))
+        created = json.loads(socket.recv(timeout=HANGS_S))
         assert created["type"] == "response.output_text.delta"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while 'tenuto_runs{state="working"} 0' not in http.get("/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -245,7 +246,7 @@ def test_keys_sockets_shares_large_messages_and_the_drain(start: Start) -> None:
         mine = answer(socket, "hello")
         socket.send("x" * 100_001)
         with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(timeout=20)
+            socket.recv(timeout=HANGS_S)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
     with connect(address(server), additional_headers={"Authorization": "Bearer b"}) as socket:
@@ -255,7 +256,7 @@ def test_keys_sockets_shares_large_messages_and_the_drain(start: Start) -> None:
         assert text(answer(socket, "still mine")) == "still mine"
         assert server.stop() == 0
         with pytest.raises(ConnectionClosed):
-            socket.recv(timeout=20)
+            socket.recv(timeout=HANGS_S)
 
 
 async def _all_sockets_of(server: Server, key: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ def sequences(http: httpx.Client) -> dict[str, float]:
 
 
 def wait_for(http: httpx.Client, **wanted: float) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while (now := {state: sequences(http)[state] for state in wanted}) != wanted:
         assert time.monotonic() < deadline, f"{now} never became {wanted}"
         time.sleep(0.02)

@@ -12,6 +12,8 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from tests.patience import HANGS_S
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 # https://chromedevtools.github.io/devtools-protocol/
@@ -36,7 +38,7 @@ def opened(program: str, folder: Path) -> Iterator["Page"]:
             yield Page.attach(socket)
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANGS_S)
 
 
 def _address(process: subprocess.Popen[str]) -> str:
@@ -96,7 +98,7 @@ class Page:
         return [json.dumps(message["params"]) for message in self.heard if message["method"] in COMPLAINTS]
 
     def _next(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(self.socket.recv(timeout=20))
+        message: dict[str, Any] = json.loads(self.socket.recv(timeout=HANGS_S))
         if "method" in message:
             self.heard.append(message)
         return message

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Start
+from tests.patience import HANGS_S
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ def test_the_curl_of_the_readme_answers_as_shown(start: Start, embedded_model: s
     server = start(model=embedded_model)
     (command,) = [block for block in blocks("sh") if block.startswith("curl")]
     command = command.replace("http://127.0.0.1:8420", server.url).replace("curl ", "curl -sS ")
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=HANGS_S, check=True)
     answer = json.loads(done.stdout)
     shown = json.loads(blocks("json")[0])
     assert answer["choices"][0]["message"]["content"] == shown["choices"][0]["message"]["content"]

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import IO
 
 from tests.e2e import through
+from tests.patience import HANGS_S
 
 POSSIBLE = sys.platform == "linux"
 """Elsewhere the system's own libraries do not live through a fork."""
-START_S = 60.0
+START_S = HANGS_S
 
 
 def program(*arguments: str) -> list[str]:

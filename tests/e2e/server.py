@@ -15,10 +15,11 @@ from typing import Any
 import httpx
 
 from tests.e2e.forked import POSSIBLE, Forked
+from tests.patience import HANGS_S
 
 READY = "tenuto ready on "
-START_S = 120.0
-STOP_S = 30.0
+START_S = HANGS_S
+STOP_S = HANGS_S
 PROGRAM = ("-m", "tenuto")
 
 
@@ -108,7 +109,7 @@ class Server:
 
     def client(self, **options: Any) -> httpx.Client:
         """An HTTP client of it."""
-        return httpx.Client(base_url=self.url, timeout=20, **options)
+        return httpx.Client(base_url=self.url, timeout=HANGS_S, **options)
 
     def _forget(self) -> None:
         assert self.process is not None

@@ -19,6 +19,7 @@ from mcp.shared.exceptions import MCPError
 from tenuto.runtime.mcp.own_tools import INPUTS
 from tests.e2e.server import Server, script
 from tests.mcp.conftest import ERAS
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -355,7 +356,7 @@ def connect(request: pytest.FixtureRequest, made: Made) -> Callable[..., Any]:
     @asynccontextmanager
     async def connected(key: str, **options: Any) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=20) as http,
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=HANGS_S) as http,
             Client(
                 streamable_http_client(f"{made.server.url}/mcp", http_client=http),
                 mode=request.param,
@@ -412,7 +413,7 @@ async def test_bob_does_not_answer_the_question_that_alice_was_asked(made: Made,
     yes = t.ElicitResult(action="accept", content={"approve": True})
     told = []
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {bob}"}, timeout=20) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {bob}"}, timeout=HANGS_S) as http,
         Client(
             streamable_http_client(f"{made.server.url}/mcp", http_client=http), cache=None, elicitation_callback=never
         ) as client,

@@ -9,6 +9,7 @@ from openai import OpenAI
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ async def test_it_answers_from_a_tool_over_mcp(embedded: Server, mode: str) -> N
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         told.append(message or "")
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANGS_S):
         async with Client(f"{embedded.url}/mcp", mode=mode) as client:
             answer = await client.call_tool(
                 "chat", {"message": question, "session_id": f"mcp-{mode}"}, progress_callback=progress
@@ -86,7 +87,7 @@ def test_a_session_begun_over_openai_goes_on_over_mcp(embedded: Server) -> None:
     )
 
     async def go_on() -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(HANGS_S):
             async with Client(f"{embedded.url}/mcp") as mcp:
                 answer = await mcp.call_tool("chat", {"message": "What is 5 + 6?", "session_id": "both"})
                 assert answer.structured_content is not None

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 MOST_GROWTH_MB = 90
 """It grows by 20 to 45 MB; by 150 to 170 where the C library's allocator is left as it is."""
@@ -28,7 +29,7 @@ def resident_mb(server: Server) -> int:
 def refused(url: str, seed: int) -> None:
     """Send large bodies of several sizes and forms; nothing of them is kept."""
     sizes = random.Random(seed)
-    with httpx.Client(base_url=url, timeout=60) as client:
+    with httpx.Client(base_url=url, timeout=HANGS_S) as client:
         for _ in range(12):
             piece = sizes.choice(["0,", "{},", '"",', '"' + "x" * 70_000 + '",', '"' + "é" * 300 + '",'])
             body = '{"messages":[' + piece * (sizes.randrange(1, 5_000_000) // len(piece)) + "0]}"

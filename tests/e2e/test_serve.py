@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import Server, environment
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ def tenuto(*arguments: str, home: Path, **variables: str) -> subprocess.Complete
         program(*arguments),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANGS_S,
         cwd=home,
         env={**environment(home), **variables},
         check=False,
@@ -158,7 +159,7 @@ def test_the_version_and_the_help_need_no_backend(tmp_path: Path) -> None:
         [sys.executable, "-X", "importtime", "-m", "tenuto", "--help"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANGS_S,
         check=True,
         env=environment(tmp_path),
     )

@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +106,7 @@ def test_an_unknown_one_is_refused_with_those_that_are_known(
 
 async def test_mcp_clients_ask_each_and_are_told_which_there_are(server: Server) -> None:
     async with (
-        httpx2.AsyncClient(timeout=20) as http,
+        httpx2.AsyncClient(timeout=HANGS_S) as http,
         Client(streamable_http_client(f"{server.url}/mcp", http_client=http), read_timeout_seconds=20) as client,
     ):
         listed = await client.call_tool("models_list", {})
@@ -171,7 +172,7 @@ def test_two_with_one_id_are_refused_at_the_start(tmp_path: Path) -> None:
         [*command, "--model", one, "--model", other],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANGS_S,
         env=environment(tmp_path),
         check=False,
     )

@@ -10,7 +10,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("form", "package"), [("gguf", "llama_cpp"), pytest.param("mlx", "mlx_lm", marks=pytest.mark.thorough)]
 )

@@ -23,6 +23,7 @@ import httpx
 from tenuto.errors import TenutoError
 from tenuto.sessions.items import UserItem, item_from_json
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 from tests.simulation.clients import Known, Lost, perform
 from tests.simulation.history import EVERYBODY, Op, make
 from tests.simulation.invariants import item_problems
@@ -143,7 +144,7 @@ class Kills:
         return problems
 
     def _connected(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.server.url, timeout=20)
+        return httpx.AsyncClient(base_url=self.server.url, timeout=HANGS_S)
 
 
 def _ops(number: int) -> list[list[Op]]:

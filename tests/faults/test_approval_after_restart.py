@@ -6,6 +6,7 @@ from mcp import Client
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ async def test_the_session_then_goes_on_over_mcp(start: Start) -> None:
     with server.client() as client:
         client.post(f"/v1/agent/approvals/{approval_id}", json={"decision": "approve"}).raise_for_status()
     finished(server, run_id)
-    with anyio.fail_after(30):
+    with anyio.fail_after(HANGS_S):
         async with Client(f"{server.url}/mcp") as mcp:
             answer = await mcp.call_tool("chat", {"session_id": "s", "message": "hello"})
     assert answer.structured_content is not None

@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,7 @@ RULES = [
     {"tool_contains": "", "text": "told: ${tool}"},
 ]
 MINE = {"type": "function", "function": {"name": "mine", "parameters": {"type": "object", "properties": {}}}}
-WAIT_S = 20.0
+WAIT_S = HANGS_S
 
 
 class Streamed:

@@ -13,10 +13,11 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.server import Server, environment, script
 from tests.faults.disks import fill, mounted
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
-RECOVERS_S = 10.0
+RECOVERS_S = HANGS_S
 RULES = [
     {"user_contains": "sum", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "6 * 7"}}]},
     {"user": "mine", "calls": [{"name": "mine", "arguments": {}}]},
@@ -166,7 +167,7 @@ def test_a_full_disk_at_the_start_is_one_clear_line(disk: Path, tmp_path: Path) 
         model,
     ]
     done = subprocess.run(
-        server, capture_output=True, text=True, timeout=30, check=False, env=environment(tmp_path), cwd=tmp_path
+        server, capture_output=True, text=True, timeout=HANGS_S, check=False, env=environment(tmp_path), cwd=tmp_path
     )
     assert done.returncode == 2
     assert done.stdout == ""

@@ -12,10 +12,11 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 20.0
+WAIT_S = HANGS_S
 RULES = [
     {"user_contains": "long", "text": "x" * 100_000, "delay_ms": 5},
     {"user": "wait", "calls": [{"name": "slow__wait", "arguments": {}}]},

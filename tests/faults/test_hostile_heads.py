@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ def sockets() -> Iterator[ExitStack]:
 
 def connect(server: Server) -> socket.socket:
     address = urlsplit(server.url)
-    return socket.create_connection((address.hostname or "", address.port or 0), timeout=20)
+    return socket.create_connection((address.hostname or "", address.port or 0), timeout=HANGS_S)
 
 
 def flood(client: socket.socket, begin: bytes, piece: bytes, times: int) -> bytes:

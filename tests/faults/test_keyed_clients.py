@@ -11,10 +11,11 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 20.0
+WAIT_S = HANGS_S
 RULES = [
     {"user_contains": "wait", "calls": [{"name": "slow__wait", "arguments": {}}]},
     {"tool_contains": "", "text": "told: ${tool}"},

@@ -20,6 +20,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.server import Server
 from tests.faults.kill_nine import kill
+from tests.patience import HANGS_S
 
 KILLS = 50
 CLIENTS = 6
@@ -63,7 +64,7 @@ class Talker:
 
     def talk(self, url: str, failures: list[str]) -> None:
         try:
-            with httpx.Client(base_url=url, timeout=30) as client:
+            with httpx.Client(base_url=url, timeout=HANGS_S) as client:
                 while True:
                     self.turn(client)
                     self.acknowledged.release()
@@ -194,7 +195,7 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
             moment: threading.Event = moment,
         ) -> None:
             for _ in range(turns):  # so that a slow machine is killed under load too
-                assert told.acquire(timeout=30)
+                assert told.acquire(timeout=HANGS_S)
             moment.wait(seconds)  # a random moment within a turn, nothing is awaited here
             server.kill()
 
@@ -219,7 +220,6 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_what_the_simulations_clients_were_told_holds_after_each_kill(tmp_path: Path) -> None:
     """The short form of `make kill-nine`."""
     wrong, answers = await kill(3, tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.server import Server, script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 TROUBLED = str(Path(__file__).parent / "troubled.py")
 CROWD = str(Path(__file__).parent / "crowd.py")

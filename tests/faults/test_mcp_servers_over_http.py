@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.server import Server, script
 from tests.faults.test_mcp_servers import MAYBE, ask, is_back, state, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow]
 
 FAR = str(Path(__file__).parent / "far.py")
 AWAY = "the MCP server far is not connected: the server cannot be reached: All connection attempts failed"

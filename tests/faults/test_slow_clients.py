@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ def connect(server: Server, receive_buffer: int | None = None) -> socket.socket:
     client = socket.socket()
     if receive_buffer is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    client.settimeout(20)
+    client.settimeout(HANGS_S)
     client.connect((address.hostname, address.port))
     return client
 
@@ -89,7 +90,7 @@ def test_a_head_that_drips_is_closed_all_the_same(server: Server, sockets: ExitS
     client = sockets.enter_context(connect(server))
     client.sendall(HEAD)
     client.settimeout(0.1)
-    until = time.monotonic() + 15
+    until = time.monotonic() + HANGS_S
     while time.monotonic() < until:
         try:
             client.sendall(b"X-Drop: 1\r\n")
@@ -163,12 +164,12 @@ def test_a_client_that_does_not_read_is_given_up(server: Server, sockets: ExitSt
         client.sendall(request("long", session_id="s", stream=True, max_tokens=60_000))
     else:
         with connect(server) as other:
-            other.settimeout(120)  # 60,000 tokens take a while where others compute too
+            other.settimeout(HANGS_S)  # 60,000 tokens take a while where others compute too
             other.sendall(request("long", session_id="s", max_tokens=60_000))
             other.recv(1)
         client.sendall(b"GET /v1/sessions/s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
     assert_answers(server)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + HANGS_S
     while is_held(server, client):
         assert time.monotonic() < deadline, "the connection is still there"
         assert_answers(server)

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.forked import program
 from tests.e2e.server import environment, script
 from tests.embedded import gguf_file, mlx_folder
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +24,7 @@ def refusal(folder: Path, *arguments: str, model: str | None = None) -> tuple[in
         [*command, "--model", name, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         check=False,
         cwd=folder,
         env=environment(folder),

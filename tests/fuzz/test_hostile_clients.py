@@ -19,6 +19,7 @@ from tests.conftest import Start
 from tests.e2e.server import Server
 from tests.fuzz.hostile import Hostile
 from tests.fuzz.machine import Stopwatch
+from tests.patience import HANGS_S
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "15"))
 SEED = int(os.environ.get("FUZZ_SEED", random.randrange(2**32)))
@@ -58,7 +59,7 @@ class Health:
         self._url, self._over = url, over
 
     def watch(self) -> None:
-        with httpx.Client(base_url=self._url, timeout=60) as client:
+        with httpx.Client(base_url=self._url, timeout=HANGS_S) as client:
             while not self._over.wait(0.01):
                 watch = Stopwatch()
                 try:
@@ -122,7 +123,7 @@ def gauges(client: httpx.Client, name: str) -> list[tuple[str, float]]:
 def measured(server: Server) -> tuple[int, int]:
     """Once all is at rest: what the process has of the system's memory, and what its tables say they take of that."""
     with server.client() as client:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_S
         while any(count and 'state="paused"' not in which for which, count in gauges(client, "tenuto_sequences")):
             assert time.monotonic() < deadline, f"seed {SEED}: {client.get('/metrics').text}"
             time.sleep(0.1)

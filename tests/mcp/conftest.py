@@ -9,6 +9,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 ERAS = ("legacy", "auto")
 """Both eras of the protocol, as the SDK's client calls them: `auto` finds the newest."""
@@ -46,7 +47,7 @@ def connect(request: pytest.FixtureRequest, server: Server) -> Connect:
     async def connected(key: str | None = None, **options: Any) -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=20) as http,
+            httpx2.AsyncClient(headers=headers, timeout=HANGS_S) as http,
             Client(
                 streamable_http_client(f"{server.url}/mcp", http_client=http),
                 mode=request.param,

@@ -15,6 +15,7 @@ from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_http import answer_of
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ async def connected(server: Server, transport: str, mode: str, **options: Any) -
             yield client
     else:
         async with (
-            httpx2.AsyncClient(timeout=20) as http,
+            httpx2.AsyncClient(timeout=HANGS_S) as http,
             Client(
                 streamable_http_client(f"{server.url}/mcp", http_client=http),
                 mode=mode,

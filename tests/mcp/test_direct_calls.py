@@ -16,6 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def connect(request: pytest.FixtureRequest, asking: Server) -> Connect:
     @asynccontextmanager
     async def connected(key: str, **options: Any) -> AsyncIterator[Client]:
         async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=20) as http,
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=HANGS_S) as http,
             Client(
                 streamable_http_client(f"{asking.url}/mcp", http_client=http),
                 mode=request.param,
@@ -130,7 +131,7 @@ async def test_a_persons_yes_is_none_to_another_call(asking: Server) -> None:
         raise AssertionError("the question is answered by hand")
 
     async with (
-        httpx2.AsyncClient(headers={"Authorization": "Bearer her-agents"}, timeout=20) as http,
+        httpx2.AsyncClient(headers={"Authorization": "Bearer her-agents"}, timeout=HANGS_S) as http,
         Client(
             streamable_http_client(f"{asking.url}/mcp", http_client=http), cache=None, elicitation_callback=person
         ) as client,

@@ -18,6 +18,7 @@ from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, RULES
 from tests.mcp.test_http import answer_of, text_of
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ async def connected(
     else:
         headers = {"Authorization": f"Bearer {key or secret(server)}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=HANGS_S) as http,
             Client(
                 streamable_http_client(f"{server.url}/mcp", http_client=http),
                 mode=mode,

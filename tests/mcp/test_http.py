@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.server import Server
 from tests.mcp.conftest import LONG_TEXT, Connect
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -157,10 +158,10 @@ async def test_a_cancelled_call_cancels_its_run(connect: Connect, server: Server
                 await client.call_tool("chat", arguments, progress_callback=see)
 
             group.start_soon(call)
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS_S):
                 await began.wait()
             group.cancel_scope.cancel()
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS_S):
             # The session is free again as soon as the run has ended.
             while (result := await client.call_tool("chat", {"message": "next", "session_id": session})).is_error:
                 assert text_of(result).startswith("session_busy: ")

@@ -21,6 +21,7 @@ from mcp.server.subscriptions import ResourcesListChanged, ResourceUpdated, Tool
 from tests.e2e.server import Server, script
 from tests.mcp.test_handles import connected, secret
 from tests.mcp.test_http import answer_of
+from tests.patience import HANGS_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,7 +74,7 @@ class Told:
                 self.note(str(message.params.uri))
 
     async def until(self, what: str) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS_S):
             while what not in self.news:
                 await self._wake.wait()
 
@@ -138,7 +139,7 @@ async def test_a_client_hears_of_sessions_that_come_and_go(mode: str, transport:
     async with (
         connected(owner, transport, mode, **options) as client,
         listening(client, mode, told, sessions=True),
-        httpx2.AsyncClient(base_url=owner.url, headers=headers, timeout=20) as http,
+        httpx2.AsyncClient(base_url=owner.url, headers=headers, timeout=HANGS_S) as http,
     ):
         assert client.server_capabilities.resources is not None
         assert client.server_capabilities.resources.list_changed

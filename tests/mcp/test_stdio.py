@@ -17,6 +17,7 @@ from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, LONG_TEXT, RULES
 from tests.mcp.test_http import answer_of, text_of
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def claimed(path: Path) -> DataFolder:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
@@ -144,7 +145,7 @@ async def test_a_call_that_the_server_dies_under_is_told_in_words_and_the_next_o
 
         async with anyio.create_task_group() as group:
             group.start_soon(call)
-            with anyio.fail_after(20):
+            with anyio.fail_after(HANGS_S):
                 await began.wait()
             home.kill()
         assert results[0].is_error

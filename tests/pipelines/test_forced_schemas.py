@@ -155,7 +155,6 @@ def check(schema: JsonObject, text: str) -> None:
 
 
 @PARTS
-@pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
 async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, pipeline: Pipeline, part: int) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         parser = pipeline.codec.parser(calls=False)
@@ -170,7 +169,6 @@ async def test_every_forced_answer_is_valid_by_its_schema(engine: EngineClient, 
 
 
 @PARTS
-@pytest.mark.timeout(240)  # the MLX backend takes a minute on a slow CPU
 async def test_every_forced_call_is_valid_by_its_tool(engine: EngineClient, pipeline: Pipeline, part: int) -> None:
     async def one(number: int, schema: JsonObject) -> None:
         tools = [ToolSpec("tell", "", schema)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.hub_files import RemoteFile, choose
 from tenuto.pipelines.loader import LoadSettings, find, fit, has_mlx, load, model_id
+from tests.patience import HANGS_S
 from tests.pipelines.hub import Hub
 
 GGUF = b"GGUF" + bytes(range(256)) * 20
@@ -203,7 +204,9 @@ def test_a_file_that_was_cut_off_is_told_with_the_librarys_words(tmp_path: Path,
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=True
+    ).stdout
 
 
 def test_importing_the_loader_loads_no_backend() -> None:

@@ -21,7 +21,6 @@ PARTED = 1
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("questions", [10, pytest.param(50, marks=pytest.mark.thorough)])
 async def test_the_same_weights_give_the_same_tokens(tmp_path: Path, questions: int) -> None:
     tools = [

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tenuto.errors import Overloaded, StoreFailed
 from tenuto.sessions.storage.writer import Writer
 from tenuto.sessions.storage.writes import Write, merged
+from tests.patience import HANGS_S
 
-WAIT_S = 10
+WAIT_S = HANGS_S
 
 
 @dataclass

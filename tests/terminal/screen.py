@@ -10,9 +10,10 @@ import pyte
 
 from tests.e2e.forked import program
 from tests.e2e.server import environment
+from tests.patience import HANGS_S
 
 ROWS, COLUMNS = 60, 110
-WAIT_S = 30.0
+WAIT_S = HANGS_S
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import Server, environment
+from tests.patience import HANGS_S
 from tests.terminal.screen import CTRL_C, CTRL_D, Terminal
 
 pytestmark = pytest.mark.slow
@@ -32,7 +33,7 @@ def piped(server: Server, *arguments: str, text: str = "") -> "subprocess.Comple
         input=text,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         env=environment(server.folder),
         cwd=server.folder,
         check=False,

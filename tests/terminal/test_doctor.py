@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import environment, script
+from tests.patience import HANGS_S
 from tests.terminal.screen import Terminal
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,7 @@ def asked(home: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
         program("doctor", "--json", *arguments),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         env=environment(home),
         cwd=home,
         check=False,

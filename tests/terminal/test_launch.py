@@ -20,6 +20,7 @@ from tenuto.runtime.terminal.launch.agent import Agent, Target, shown
 from tenuto.runtime.terminal.launch.command import AGENTS
 from tenuto.runtime.terminal.launch.install import BACKUP, install
 from tests.e2e.server import Server, environment, script
+from tests.patience import HANGS_S
 
 KEY = "a secret"
 TARGET = Target("http://127.0.0.1:8420", "coder", 131_072)
@@ -46,7 +47,7 @@ def launch(folder: Path, *words: str, **variables: str) -> subprocess.CompletedP
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
     )
 
 

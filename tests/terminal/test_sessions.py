@@ -13,6 +13,7 @@ from tenuto.runtime.data_folder.ownership import read_owner
 from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import Server, environment, script
+from tests.patience import HANGS_S
 from tests.terminal.screen import Terminal
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,7 @@ def tenuto(home: Path, *arguments: str, text: str = "") -> "subprocess.Completed
         input=text,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         env=environment(home),
         cwd=home,
         check=False,
@@ -115,7 +116,7 @@ def test_words_are_completed(tmp_path: Path) -> None:
         env=environment(tmp_path) | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_S,
         check=False,
     )
     assert ended.stdout == "plain,export\n"
@@ -134,5 +135,5 @@ def test_help_loads_neither_the_line_editor_nor_the_tables() -> None:
         "CliRunner().invoke(cli, ['chat', '--help'])\n"
         "print(sorted({'rich', 'prompt_toolkit', 'mcp', 'llama_cpp', 'pydantic'} & {*sys.modules}))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=True)
     assert ended.stdout == "[]\n"

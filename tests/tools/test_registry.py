@@ -11,6 +11,7 @@ from tenuto.sessions.items import ToolSpec
 from tenuto.tools.builtin import Calculator, Clock
 from tenuto.tools.registry import CallLimits, Registry
 from tenuto.tools.spec import CallContext, Tool, ToolResult
+from tests.patience import HANGS_S
 
 CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -157,7 +158,7 @@ async def test_a_call_ends_at_its_deadline_and_may_have_run(timeout: float | Non
         raise AssertionError
 
     registry = await registry_of(Server("s", answer=sleep), s=CallLimits(timeout_s=limit))
-    with anyio.fail_after(5), pytest.raises(ToolFailed) as caught:
+    with anyio.fail_after(HANGS_S), pytest.raises(ToolFailed) as caught:
         await registry.call("s__echo", {"text": ""}, CONTEXT, timeout)
     assert caught.value.may_have_run
     assert stopped.is_set()
@@ -185,7 +186,7 @@ async def test_no_more_calls_run_at_a_time_than_allowed_and_all_end() -> None:
     async def call() -> None:
         results.append(await registry.call("s__echo", {"text": ""}, CONTEXT))
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as tasks:
             for _ in range(7):
                 tasks.start_soon(call)
@@ -199,7 +200,7 @@ async def test_no_more_calls_run_at_a_time_than_allowed_and_all_end() -> None:
 async def test_a_full_queue_refuses_at_once_and_nothing_has_run() -> None:
     held = Held()
     registry = await registry_of(Server("s", answer=held.answer), s=CallLimits(concurrency=1, waiting=1))
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
                 tasks.start_soon(registry.call, "s__echo", {"text": ""}, CONTEXT)
@@ -213,7 +214,7 @@ async def test_a_full_queue_refuses_at_once_and_nothing_has_run() -> None:
 async def test_a_wait_for_a_place_counts_against_the_deadline_and_has_not_run() -> None:
     held = Held()
     registry = await registry_of(Server("s", answer=held.answer), s=CallLimits(concurrency=1))
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(registry.call, "s__echo", {"text": ""}, CONTEXT)
             await anyio.wait_all_tasks_blocked()
@@ -227,7 +228,7 @@ async def test_a_wait_for_a_place_counts_against_the_deadline_and_has_not_run() 
 async def test_a_cancelled_call_gives_its_place_back() -> None:
     held = Held()
     registry = await registry_of(Server("s", answer=held.answer), s=CallLimits(concurrency=1))
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(registry.call, "s__echo", {"text": ""}, CONTEXT)
             await anyio.wait_all_tasks_blocked()

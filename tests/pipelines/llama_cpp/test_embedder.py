@@ -20,6 +20,7 @@ pytest.importorskip("gguf")
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.loader import LoadSettings, Source, load, load_source
+from tests.patience import HANGS_S
 from tests.pipelines.tiny_embedders import CONTEXT, WIDTH, Kind, tiny_bert, tiny_decoder
 
 PEER = Path(__file__).parents[3] / "bench/peers/build/bin/llama-server"
@@ -67,8 +68,8 @@ def llama_server(model: Path, *options: str) -> Iterator[httpx.Client]:
     command = [found, "-m", str(model), "--port", str(port), "-t", "1", "--no-webui", *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ})
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
-            until = time.monotonic() + 60
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANGS_S) as http:
+            until = time.monotonic() + HANGS_S
             while not is_ready(http):
                 assert process.poll() is None, "llama-server has ended"
                 assert time.monotonic() < until, "llama-server does not start"

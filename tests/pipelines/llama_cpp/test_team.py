@@ -14,6 +14,7 @@ pytest.importorskip("llama_cpp")
 from tenuto.pipelines.backend import Row
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
 from tenuto.pipelines.loader import find
+from tests.patience import HANGS_S
 
 BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
@@ -51,7 +52,7 @@ def test_beside_busy_processes_a_model_does_not_wait_for_threads_that_have_no_pr
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(5 * cores)]
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_S
         while backend.threads > 1 and time.monotonic() < deadline:
             backend.collect(backend.launch([Row(0, 0, [65] * 100)]))
             backend.release(0)
@@ -86,6 +87,6 @@ print(seen[0], os.environ.get(name), openmp.wait_policy())
 """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, env={**environment, **variables}
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, env={**environment, **variables}
     )
     assert (done.stdout.strip(), done.stderr) == (told, "")

@@ -16,6 +16,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab  # noqa: E402 -- needs ll
 
 from tenuto.pipelines.llama_cpp import LlamaTokenizer, Model  # noqa: E402 -- needs the extra
 from tenuto.pipelines.loader import find  # noqa: E402 -- beside it
+from tests.patience import HANGS_S  # noqa: E402 -- beside it
 
 SENTENCEPIECE = ["<unk>", "<s>", "</s>", "<|end|>", "<|user|>", "<tool_call>"]
 WORDS = ["▁", "h", "i", "hi", "▁hi", "▁▁", "a", "▁a", "b", "ab"]
@@ -153,5 +154,5 @@ def test_grammars_see_the_vocabulary_as_llguidance_would_read_it(tmp_path: Path)
 
 def test_the_native_library_writes_nothing_to_the_terminal() -> None:
     code = "from tenuto.pipelines.loader import load; load('embedded:gguf')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=HANGS_S, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

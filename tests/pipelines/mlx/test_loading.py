@@ -19,6 +19,7 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import LoadSettings, find, load
 from tests.embedded import mlx_folder
+from tests.patience import HANGS_S
 from tests.pipelines.hub import Hub
 
 
@@ -231,7 +232,7 @@ except ModelLoadFailed as error:
 """
     environment = {**os.environ, "HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=True, env=environment
     )
     assert done.stdout == "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'\n"
     assert asked(hub) == []
@@ -253,5 +254,7 @@ anyio.run(main)
 def test_a_process_that_has_loaded_a_model_in_a_thread_ends_in_order(folder: Path) -> None:
     """MLX ends a process by a signal where a thread's streams are torn down while Python exits: mostly, not always."""
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", LOADED_IN_A_THREAD, str(folder)], capture_output=True, timeout=50)
+        done = subprocess.run(
+            [sys.executable, "-c", LOADED_IN_A_THREAD, str(folder)], capture_output=True, timeout=HANGS_S
+        )
         assert (done.returncode, done.stderr) == (3, b"")

@@ -21,8 +21,9 @@ from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, Q
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.tokens import Tokens
+from tests.patience import HANGS_S
 
-WAIT_S = 5.0
+WAIT_S = HANGS_S
 STOPS = ScriptedTokenizer().stop_tokens
 
 

@@ -6,6 +6,7 @@ import anyio
 
 from tenuto.runtime.engine.messages import WINDOW, State
 from tenuto.runtime.loop.open_round import OpenRound
+from tests.patience import HANGS_S
 from tests.runtime.engine.rig import Make, Rig, round_of
 
 LONG = "word " * 600
@@ -16,7 +17,7 @@ async def unread(rig: Rig) -> OpenRound:
     """A long round in a slot, that has got as far as it gets while nobody reads."""
     stream = rig.engine.submit("slow", rig.prompt("long"), round_of(max_tokens=10_000), principal="alice")
     rig.rounds["slow"] = stream
-    with anyio.fail_after(20):
+    with anyio.fail_after(HANGS_S):
         while not rig.count(State.BLOCKED):  # noqa: ASYNC110  (a thread's doing)
             await asyncio.sleep(0.01)
     return stream

@@ -38,9 +38,10 @@ from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.builtin import Calculator, Notes
 from tenuto.tools.registry import CallLimits, Registry
 from tenuto.tools.spec import ToolServer
+from tests.patience import HANGS_S
 from tests.runtime.loop.tools import Tools, spec
 
-PATIENCE_S = 10.0
+PATIENCE_S = HANGS_S
 DAY = 24 * 3600.0
 
 Rule = dict[str, Any]

@@ -8,6 +8,7 @@ from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.principal import Principal
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import answer, client_tools, says, until
 from tests.runtime.loop.test_match import SLOW, waits_for
@@ -24,7 +25,7 @@ async def test_a_full_queue_refuses_at_once_and_keeps_nothing(open_process: Open
         await process.ask("hi", "c")
     assert raised.value.retry_after_s > 0
     assert await process.store.session("alice", "c") is None
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         for run in runs:
             await process.cancel(run)
     assert (await process.ask("hi", "c")).text == "hi"

@@ -18,6 +18,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Clock, answer, asks, call, client_tools, events, says, turn, until
 from tests.runtime.loop.test_match import SLOW, waits_for
@@ -132,7 +133,7 @@ async def test_two_who_cancel_at_once_both_hear_of_the_end(open_process: Open, t
     process = await open_process(SLOW)
     run = await process.start("slow")
     await waits_for(tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as group:
             group.start_soon(process.cancel, run)
             group.start_soon(process.cancel, run)
@@ -172,7 +173,7 @@ async def test_a_client_that_goes_away_takes_its_run_with_it(open_process: Open)
     process = await open_process(LONG)
     run = await process.start("long")
     await until(run, TextAdded)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await run.disconnected()
     assert run.record.status is RunStatus.CANCELLED
     assert process.models.default.engine.status.sequences[State.DECODING] == 0
@@ -186,7 +187,7 @@ async def test_a_run_that_waits_does_not_need_its_client(open_process: Open, con
     else:
         paused = await process.ask("weather?", tools=client_tools())
     run = await process.runner.run(ALICE, paused.run_id)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await Follower(run).disconnected()
     assert run.record.status is RunStatus.PAUSED
 
@@ -196,7 +197,7 @@ async def test_whoever_only_watches_holds_nothing(open_process: Open, tools: Too
     run = await process.start("slow")
     await waits_for(tools)
     watched = await process.runner.run(ALICE, run.id)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async for _, _ in watched.events():
             break
         await run.disconnected()
@@ -247,7 +248,7 @@ async def test_a_session_that_is_deleted_while_a_run_begins_takes_the_run_with_i
         starting = asyncio.ensure_future(process.runner.start(turn("long", session_id)))
         for _ in range(head_start):
             await asyncio.sleep(0)
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS_S):
             with suppress(NotFound):
                 await process.runner.delete_session(ALICE, session_id)
             try:
@@ -296,7 +297,7 @@ async def test_a_drain_waits_for_what_is_under_way_and_takes_nothing_new(open_pr
     process = await open_process(SLOW)
     run = await process.start("slow")
     await waits_for(tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         async with anyio.create_task_group() as group:
             group.start_soon(process.runner.drain, 5)
             await anyio.lowlevel.checkpoint()

@@ -21,8 +21,9 @@ from tenuto.runtime.loop.embeddings import MOST_TOKENS, Embeddings, check_length
 from tenuto.runtime.loop.engine_client import QueueLimits
 from tenuto.runtime.loop.models import EmbeddingModel, Models
 from tenuto.sessions.principal import LOCAL
+from tests.patience import HANGS_S
 
-WAIT_S = 5.0
+WAIT_S = HANGS_S
 ENCODER = ScriptedTextEncoder("scripted")
 
 

@@ -17,6 +17,7 @@ from tenuto.sessions import commits
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, history, says, until
 from tests.runtime.loop.test_match import waits_for
@@ -90,7 +91,7 @@ async def test_a_repeat_that_leaves_does_not_cancel_what_a_person_has_approved(
     await waits_for(tools)
     again = await process.start("slow", **key)
     assert again.run is run
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await again.disconnected()
     tools.slow.go.set()
     assert (await answer(run)).status is RunStatus.COMPLETED

@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,7 +206,6 @@ def slot(process: Process) -> list[int]:
     return tokens
 
 
-@pytest.mark.timeout(240)  # thirty courses, each with servers of its own
 @settings(max_examples=30, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=8))
 def test_the_ledger_has_what_the_engine_was_fed_and_the_store_what_is_in_memory(

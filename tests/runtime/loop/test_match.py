@@ -10,6 +10,7 @@ from tenuto.runtime.loop.events import Answer
 from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.tools.approvals import Rules
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, DAY, Clock, Process, answer, asks, call, client_tools, history, says
 from tests.runtime.loop.tools import Tools
@@ -256,5 +257,5 @@ async def test_a_session_found_by_match_survives_the_process(open_process: Open,
 
 
 async def waits_for(tools: Tools) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await tools.slow.begun.wait()

@@ -23,6 +23,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem, UserItem
 from tenuto.sessions.records import PauseReason, RunStatus
 from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Rules
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Clock, Process, answer, asks, call, client_tools, codec, events, says, until
 from tests.runtime.loop.test_match import waits_for
@@ -71,7 +72,7 @@ async def test_a_step_that_fails_when_its_client_has_gone_ends_nobody_elses_run(
     )  # no token of any model: the engine fails the round
     other = await process.start("long", "other")
     run = await process.start("more")
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await run.disconnected()
     assert run.run.status in (RunStatus.FAILED, RunStatus.CANCELLED)
     assert (await answer(other)).status is RunStatus.COMPLETED
@@ -105,7 +106,7 @@ async def test_a_turn_whose_client_left_while_the_disk_was_full_leaves_no_hole(o
     run = await process.start("long")
     await until(run, TextAdded)
     with refusing(process, "INSERT ON items"):
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS_S):
             await run.disconnected()
         assert run.run.status is RunStatus.FAILED
         with pytest.raises(StoreFailed):
@@ -286,7 +287,7 @@ async def test_a_reader_who_leaves_does_not_cancel_what_another_has_approved(ope
     assert isinstance(paused, RunPaused)
     run = await process.decide(paused.pause_id, approve=True)
     await waits_for(tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await stalled.disconnected()
     tools.slow.go.set()
     assert (await answer(run)).status is RunStatus.COMPLETED

@@ -16,6 +16,7 @@ from tenuto.runtime.engine.messages import (
 )
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.sessions.tokens import NOTHING
+from tests.patience import HANGS_S
 
 TOKENS = [TokensSampled("s", (number,)) for number in range(5)]
 STOPPED = Stopped("s", StopCause.END, RoundUsage())
@@ -37,7 +38,7 @@ async def test_events_come_in_order_and_end_with_the_last(end: RoundEvent) -> No
     for event in (*TOKENS, end):
         opened.put(event)
         await asyncio.sleep(0)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         assert await reader == [*TOKENS, end]
         assert await read(opened) == []  # and do not come again
 
@@ -58,6 +59,6 @@ async def test_a_reader_that_was_cancelled_loses_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reader
     opened.put(STOPPED)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await follow()
     assert seen == [*TOKENS[:2], STOPPED]

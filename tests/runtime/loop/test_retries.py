@@ -7,6 +7,7 @@ from tenuto.errors import IdempotencyMismatch, SessionBusy, SessionPaused
 from tenuto.runtime.loop.events import Answer, RoundEnded, RunDone, TextAdded
 from tenuto.sessions.items import UserItem
 from tenuto.sessions.records import RunStatus
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import DAY, Clock, answer, asks, call, client_tools, events, history, says
 from tests.runtime.loop.test_match import SLOW, waits_for
@@ -116,7 +117,7 @@ async def test_whoever_leaves_does_not_take_the_run_from_whoever_came_again(open
     first = await process.start("slow", **KEY)
     await waits_for(tools)
     again = await process.start("slow", **KEY)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await first.disconnected()
     tools.slow.go.set()
     assert (await answer(again)).status is RunStatus.COMPLETED
@@ -128,7 +129,7 @@ async def test_a_run_whose_client_has_left_goes_on_for_whoever_comes_again_with_
     process = await open_process(SLOW)
     first = await process.start("slow", **KEY)
     await waits_for(tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await first.disconnected()
     again = await process.start("slow", **KEY)
     tools.slow.go.set()
@@ -145,7 +146,7 @@ async def test_when_all_have_left_and_nobody_comes_again_the_run_is_cancelled(
     process = await open_process(SLOW)
     runs = [await process.start("slow", **KEY) for _ in range(2)]
     await waits_for(tools)
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         for run in runs:
             await run.disconnected()
         assert (await answer(runs[0])).status is RunStatus.CANCELLED
@@ -159,7 +160,7 @@ async def test_a_client_that_goes_on_without_its_keyed_request_does_not_wait_for
     first = await process.start("slow", **KEY)
     await waits_for(tools)
     await first.disconnected()
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         assert (await process.ask("hi")).text == "hi"
     assert (await answer(first)).status is RunStatus.CANCELLED
 

@@ -17,6 +17,7 @@ from tenuto.runtime.loop.events import (
 )
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import RunStatus
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import answer, asks, call, client_tools, events, says, until
 from tests.runtime.loop.test_one_open_run import results
@@ -131,7 +132,7 @@ async def test_who_comes_later_is_told_from_the_number_that_he_names(open_proces
     seen = await events(run)
     for after in (0, 1, 5, len(seen) - 1, len(seen), len(seen) + 7):
         assert await events(run, after) == seen[after:]
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         assert [number async for number, _ in run.events(3)] == list(range(4, len(seen) + 1))
 
 

@@ -10,6 +10,7 @@ from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
 from tenuto.tools.registry import CallLimits
+from tests.patience import HANGS_S
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import ALICE, Process, answer, asks, call, client_tools, codec, says, until
 from tests.runtime.loop.test_match import SLOW, waits_for
@@ -264,5 +265,5 @@ async def test_a_run_tells_what_it_has_cost_so_far(open_process: Open, tools: To
     assert len(figures.rounds) == 1
     assert figures.completion == figures.rounds[0].sampled
     tools.slow.go.set()
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         await run.answer()

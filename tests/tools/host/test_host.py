@@ -18,8 +18,9 @@ from tenuto.tools.host.callbacks import Asking
 from tenuto.tools.mcp_config import ServerConfig, StdioTarget
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import CallContext, ToolResult
+from tests.patience import HANGS_S
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 SERVERS = Path(__file__).parent.parent / "servers"
 CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 
@@ -50,7 +51,7 @@ class Watch:
         told.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS_S):
             while not condition():
                 await self._told.wait()
 
@@ -167,7 +168,7 @@ async def test_calls_run_at_the_same_time_over_one_connection(host: Host) -> Non
 
 async def test_cancelling_a_call_cancels_it_at_the_server(host: Host) -> None:
     many = server_of(host, "many")
-    with anyio.fail_after(10), anyio.CancelScope() as scope:
+    with anyio.fail_after(HANGS_S), anyio.CancelScope() as scope:
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
             scope.cancel()
@@ -283,7 +284,7 @@ async def test_an_answer_that_cannot_be_read_ends_its_call_at_once_by_saying_why
     async with Host([config("careless", "raw.py", "careless")]) as host:
         (careless,) = host.servers
         await careless.settled()
-        with anyio.fail_after(10):
+        with anyio.fail_after(HANGS_S):
             assert await careless.call("good", {"result": result}, CONTEXT) == said
             assert await careless.call("good", {"result": content("well")}, CONTEXT) == ToolResult("well")
 
@@ -361,6 +362,6 @@ async def test_a_connection_leaves_no_pipe_open() -> None:
     async with Host([config("endless", "raw.py", "endless"), config("calm", "raw.py", "calm")]) as host:
         await host.servers[1].settled()
         assert open_files() > before
-    with anyio.fail_after(5):
+    with anyio.fail_after(HANGS_S):
         while open_files() > before:  # transports close their pipes in the loop's next turns
             await anyio.lowlevel.checkpoint()

@@ -14,7 +14,7 @@ from tenuto.tools.host import Host, Status
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig
 from tenuto.tools.spec import CallContext, ToolResult
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.slow]
 CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 
 

@@ -13,7 +13,7 @@ from tenuto.tools.mcp_config import HttpKind, HttpTarget, ServerConfig
 from tenuto.tools.spec import CallContext, ToolResult
 from tests.tools.host.web import Web, refusing, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow]
 CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 
 
