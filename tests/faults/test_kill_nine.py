@@ -22,7 +22,6 @@ from tests.e2e.server import Server
 from tests.faults.kill_nine import kill
 from tests.patience import HANGS_S
 
-KILLS = 50
 CLIENTS = 6
 RULES = [
     {"user_matches": r"^write (?P<word>\w+)$", "calls": [{"name": "book__write", "arguments": {"word": "${word}"}}]},
@@ -175,8 +174,9 @@ def burst(server: Server, talkers: list[Talker], kill: Callable[[], None]) -> li
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, tmp_path: Path) -> None:
-    """Commit points and acknowledgement, 50 times over."""
+@pytest.mark.parametrize("kills", [12, pytest.param(50, marks=pytest.mark.thorough)])
+def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, tmp_path: Path, kills: int) -> None:
+    """Commit points and acknowledgement."""
     chance = random.Random(20)
     book = tmp_path / "book.txt"
     book.touch()
@@ -184,7 +184,7 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
     told = threading.Semaphore(0)
     talkers = [Talker(f"s{number}", random.Random(number), acknowledged=told) for number in range(CLIENTS)]
     waited_over_a_kill = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         moment = threading.Event()
         while told.acquire(blocking=False):
             pass  # what was acknowledged before this burst
@@ -214,9 +214,9 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_no_effect(start: Start, t
             if talker.waiting is not None:
                 talker.answer(client, talker.waiting)
             talker.turn(client)
-    assert acknowledged > KILLS, "the server was not loaded"
+    assert acknowledged > kills, "the server was not loaded"
     assert waited_over_a_kill > 0, "no pause has lived through a kill"
-    print(f"{KILLS} kills, {acknowledged} acknowledged turns, {waited_over_a_kill} pauses that waited over a kill")
+    print(f"{kills} kills, {acknowledged} acknowledged turns, {waited_over_a_kill} pauses that waited over a kill")
 
 
 @pytest.mark.slow

@@ -28,13 +28,15 @@ from tests.runtime.loop.tools import Tools
 pytestmark = pytest.mark.every_engine
 
 LONG = says("long", "x" * 3000, delay_ms=1)
+SLOWLY = says("long", "x" * 3000, delay_ms=250)
+"""Steps so slow that no thread of a busy machine is late by one."""
 BOTH = asks("both", call("count__add", by=1), call("slow__wait", name="it"), call("weather", city="Oslo"))
 STEPS = 3
 """A cancel is seen before a step, and its stop is told after it; one more may be under way when it is asked for."""
 
 
 async def test_a_cancelled_run_stops_within_a_step(open_process: Open) -> None:
-    process = await open_process(LONG)
+    process = await open_process(SLOWLY)
     run = await process.start("long")
     await until(run, TextAdded)
     engine = process.models.default.engine
