@@ -16,8 +16,24 @@ def test_a_chat_has_the_tokens_that_were_told(http: httpx.Client, more: dict[str
     for text in ("one", "two"):  # the second turn is told and asked within the session
         body = {"messages": [{"role": "user", "content": text}], "session_id": session, **more}
         told = http.post("/tokenize", json=body).json()["tokens"]
+        count = http.post("/v1/chat/completions/input_tokens", json=body).json()
+        assert count == {"object": "response.input_tokens", "input_tokens": len(told)}
         answer = http.post("/v1/chat/completions", json=body).json()
         assert answer["usage"]["tenuto"]["rounds"][0]["prompt_tokens"] == len(told)
+
+
+def test_a_text_has_the_tokens_of_a_prompt_if_what_comes_before_one_is_asked_for(http: httpx.Client) -> None:
+    told = http.post("/tokenize", json={"content": "abc", "add_special": True}).json()["tokens"]
+    answer = http.post("/v1/completions", json={"prompt": "abc", "max_tokens": 1}).json()
+    assert answer["usage"]["prompt_tokens"] == len(told)
+    assert http.post("/tokenize", json={"prompt": "abc", "add_special": False}).json()["tokens"] == told[-3:]
+
+
+def test_control_tokens_are_not_read_from_a_text(http: httpx.Client) -> None:
+    asked = {"content": "<|end|>", "parse_special": True}
+    refused = http.post("/tokenize", json=asked)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "parse_special")
+    assert http.post("/tokenize", json=asked | {"parse_special": False}).status_code == 200
 
 
 def test_telling_tokens_makes_no_session(http: httpx.Client) -> None:

@@ -77,6 +77,7 @@ ROUTES: dict[str, Tries] = {
 }
 ELSEWHERE = {
     "POST /v1/chat/completions": "an id that is not one's own is that of a new session: tested below",
+    "POST /v1/chat/completions/input_tokens": "the same: it reads one's own session of that id",
     "POST /v1/messages": "the same",
     "POST /v1/messages/count_tokens": "the same: it reads one's own session of that id",
     "POST /v1/responses": "the same, and answers to approvals: tested below",

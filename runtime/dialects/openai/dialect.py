@@ -35,6 +35,7 @@ def openai(services: DialectServices) -> Dialect:
         ERRORS,
         (
             DocumentedRoute("/v1/chat/completions", chat.create, operations.CHAT, methods=["POST"]),
+            DocumentedRoute("/v1/chat/completions/input_tokens", chat.count, operations.CHAT_TOKENS, methods=["POST"]),
             DocumentedRoute("/v1/responses", responses.create, operations.RESPONSES, methods=["POST"]),
             WebSocketRoute("/v1/responses", sockets.open),
             DocumentedRoute("/v1/responses", needs_upgrade, operations.RESPONSES_SOCKET),

@@ -34,9 +34,10 @@ from tenuto.runtime.dialects.openai.properties import PropsAnswer, SlotsAnswer
 from tenuto.runtime.dialects.openai.rerank import RerankAnswer, RerankBody
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
 from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
-from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer, TokenCount
+from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
+from tenuto.runtime.dialects.openai.usage import TokenCount
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.sessions import ids
 
@@ -89,6 +90,16 @@ CHAT = Doc(
         last="[DONE]",
     ),
     example={"messages": [{"role": "user", "content": "What is 12 * 7?"}], "session_id": "homework"},
+)
+CHAT_TOKENS = Doc(
+    "Chat",
+    "Count the tokens of a chat",
+    TokenCount,
+    "How many tokens the model would read of a chat request, as llama-server tells it.",
+    body=ChatBody,
+    parameters=(_HEADER_SESSION,),
+    errors=GENERATING,
+    example={"messages": [{"role": "user", "content": "What is 12 * 7?"}]},
 )
 RESPONSES = Doc(
     "Chat",

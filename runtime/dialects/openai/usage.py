@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Literal
 
 from pydantic import Field
 
@@ -29,6 +30,13 @@ class UsageAnswer(TextUsageAnswer):
     """The figures of an answer, in tokens: of what this request took, and no other."""
 
     tenuto: CacheUseAnswer = Field(description="How many of the prompt's tokens were computed or cached, and why.")
+
+
+class TokenCount(Shape):
+    """How many tokens an input has."""
+
+    object: Literal["response.input_tokens"]
+    input_tokens: int
 
 
 def text_usage(figures: Sequence[RoundUsage]) -> TextUsageAnswer:

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: OpenAI's chat, with sessions and tools that the server runs."""
+"""POST /v1/chat/completions: OpenAI's chat, with sessions and tools that the server runs; and the count of a chat."""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -15,6 +15,7 @@ from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns
 from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.usage import TokenCount
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import received
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ChatCompletions:
-    """The endpoint."""
+    """The endpoints."""
 
     runner: LoopPort
     keep_alive_s: float
@@ -48,6 +49,13 @@ class ChatCompletions:
         if chat.stream:
             return self._stream(chat, run)
         return await _unstreamed(request, chat, run)
+
+    async def count(self, request: Request) -> Response:
+        """How many tokens the model would read."""
+        reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
+        chat = await received(request, reader)
+        tokens = await self.runner.preview(chat.turn)
+        return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
     def _stream(self, chat: ChatRequest, run: Follower) -> Response:
         encoder = ChunkEncoder(

@@ -17,8 +17,8 @@ from tenuto.runtime.dialects.openai.responses.ids import response_id
 from tenuto.runtime.dialects.openai.responses.input import Approval
 from tenuto.runtime.dialects.openai.responses.reading import AnyLeg, as_it_stands, encoder_of, frames, servers_tools
 from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_count, read_responses
-from tenuto.runtime.dialects.openai.responses.shapes import TokenCount
 from tenuto.runtime.dialects.openai.responses.tools import Listed
+from tenuto.runtime.dialects.openai.usage import TokenCount
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_body, received, understood

@@ -216,10 +216,3 @@ class ResponseAnswer(Shape):
     metadata: dict[str, str]
     conversation: ConversationName | None = None
     tenuto: ResponseState | None = None
-
-
-class TokenCount(Shape):
-    """How many tokens an input has."""
-
-    object: Literal["response.input_tokens"]
-    input_tokens: int
