@@ -1,6 +1,6 @@
 # The one entry: each target sets up what it needs, from a bare clone with Python 3.11+, a C/C++ compiler and make.
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
-#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags
+#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1 draws other examples
 #   make thorough  the tests that show at length what others show in short
 #   make clients install agent clients and MCP servers of others, and drive a server with them
 #   make check   lint, types and import rules
@@ -47,10 +47,10 @@ clients: $(VENV)/.dev
 	$(BIN)/pytest -q -m clients tests/clients tests/third_party $(ARGS)
 
 thorough: $(VENV)/.dev
-	$(BIN)/pytest -q -n auto --dist worksteal -m thorough $(ARGS)
+	EXPLORE=1 $(BIN)/pytest -q -n auto --dist worksteal -m thorough $(ARGS)
 
 fuzz: $(VENV)/.dev
-	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)
+	EXPLORE=1 FUZZ_SECONDS=$${FUZZ_SECONDS:-600} $(BIN)/pytest -q tests/fuzz $(ARGS)
 
 # Seeded histories against the real loop, sessions, store and engine: docs/simulation.md.
 simulate: $(VENV)/.dev

@@ -5,25 +5,11 @@
 # Environment: PYTHON (default .venv/bin/python), SDIST (a llama_cpp_python-*.tar.gz at hand), JOBS (default 2).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-python=${PYTHON:-$here/../.venv/bin/python}
-out=$here/peers
 # shellcheck source=.ci/compiler-flags
 . "$here/../.ci/compiler-flags"
-version=$("$python" -c 'from importlib.metadata import version; print(version("llama-cpp-python"))')
-source=$out/llama_cpp_python-$version
-sdist=${SDIST:-$source.tar.gz}
+# shellcheck source=bench/llama-source
+. "$here/llama-source"
 
-mkdir -p "$out"
-[ -f "$sdist" ] || "$python" -m pip download --no-deps --no-binary llama-cpp-python \
-    --dest "$out" "llama-cpp-python==$version"
-[ -d "$source" ] || tar -xzf "$sdist" -C "$out"
-
-cmake=$(command -v cmake || true)
-if [ -z "$cmake" ]; then
-    "$python" -m venv "$out/tools"
-    "$out/tools/bin/pip" install --quiet cmake ninja
-    cmake=$out/tools/bin/cmake
-fi
 [ $# -gt 0 ] || set -- llama-batched-bench
 # shellcheck disable=SC2086  # CMAKE_ARGS holds several flags, as pip takes them
 "$cmake" -S "$source/vendor/llama.cpp" -B "$out/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tenuto.pipelines.images import Embeddings
+
 Bitmask = NDArray[np.uint32]
 """One bit for each vocabulary entry, little end first, in ceil(vocabulary / 32) words; a set bit allows the token."""
 
@@ -97,6 +99,7 @@ class BackendInfo:
     bytes_per_token: int
     can_truncate: bool = True
     can_batch: bool = True
+    reads_images: bool = False
     description: str = ""
     runs_on: str = ""
     """What computes it, in words: `llama.cpp`, `MLX on Metal`."""
@@ -109,7 +112,8 @@ class BackendInfo:
 class Row:
     """The tokens to feed to one slot, which holds `start` tokens already.
 
-    With a `sampler`, one token is sampled after the last of them, from those that `mask` allows.
+    With a `sampler`, one token is sampled after the last of them, from those that `mask` allows. With `embeddings`, its
+    tokens are the span that stands for them, and it is alone in its step.
     """
 
     slot: int
@@ -117,6 +121,7 @@ class Row:
     tokens: Sequence[int]
     sampler: Sampler | None = None
     mask: Bitmask | None = None
+    embeddings: Embeddings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +138,15 @@ asked for, or what went wrong for that row."""
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A slot's cache outside the backend. `data` is the backend's own affair."""
+    """A slot's cache outside the backend. `data` is the backend's own affair.
+
+    `extents` are the pieces of images in it that take fewer positions than tokens: begin, end, positions.
+    """
 
     tokens: int
     nbytes: int
     data: Any = field(repr=False)
+    extents: tuple[tuple[int, int, int], ...] = ()
 
 
 class Pending(Protocol):
@@ -155,8 +164,12 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """Facts that do not change."""
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> Sampler:
-        """Sampling state for one round of a sequence that ends with the tokens `before`, as far as these matter."""
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> Sampler:
+        """Sampling state for one round of a sequence that ended with the tokens `before`, as far as these matter.
+
+        The round has sampled the tokens `said` so far: penalties count them, and of a seed's random numbers the next
+        ones are those that come after them.
+        """
 
     def launch(self, rows: Sequence[Row]) -> Pending:
         """Begin a step over rows of different slots."""

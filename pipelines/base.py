@@ -9,8 +9,16 @@ from enum import StrEnum
 from typing import Protocol
 
 from tenuto.pipelines.backend import Backend, Bitmask
+from tenuto.pipelines.formats.base import TextOpeners
+from tenuto.pipelines.images import ImageEncoder, Piece
+from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.sampling_defaults import USUAL, SamplingDefaults
+from tenuto.pipelines.template_variables import TemplateVariables
 from tenuto.pipelines.turns import TurnParser
-from tenuto.sessions.items import Item, JsonObject, ToolSpec
+from tenuto.sessions.items import Attachment, Item, JsonObject, ToolSpec
+
+TOOL_DIGITS = 8
+"""So many digits at the beginning of a codec's fingerprint name the tools, whatever the template's variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,12 @@ class CodecInfo:
     """The text of the chat template."""
     reasons: bool = False
     """Whether its turns may hold reasoning, apart from their text."""
+    variables: frozenset[str] = frozenset()
+    """What else its template looks at, as far as its text shows: `enable_thinking` may be among them."""
+    tool_format: str = ""
+    """How its turns are read and held, by the name that settings use, and why."""
+    infill: InfillTokens | None = None
+    """The tokens with which it fills in the middle of a text; None where its vocabulary has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +69,38 @@ class ToolChoice(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningBound:
+    """The most tokens of a round's reasoning, after which its closing marker is the only thing that may follow.
+
+    The markers are one token of the vocabulary each, or else texts. `closing` are the tokens of the closing one.
+    """
+
+    tokens: int
+    opener: int | str
+    closer: int | str
+    closing: tuple[int, ...]
+    begun: bool = False
+    """Whether the turn begins inside of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class GrammarSource:
     """What holds a round's tokens to a form; plain data, made by a codec and compiled by it again in the engine.
 
     Without an `opener` the grammar holds from the first token to the end of the turn. With one, it begins after that
-    token has been sampled, ends where the grammar ends, and may begin again unless `once`. `banned` tokens are never
-    sampled.
+    token has been sampled, ends where the grammar ends, and may begin again unless `once`. Where `texts` open it, it
+    begins with the first of them that the model writes; without a grammar none is ever written whole. `banned` tokens
+    are never sampled.
     """
 
     lark: str = ""
     opener: int | None = None
+    texts: TextOpeners | None = None
     once: bool = False
     banned: frozenset[int] = frozenset()
     unenforced: tuple[str, ...] = ()
     """In words, which strict tools it holds to any JSON object all the same, and why."""
+    reasoning: ReasoningBound | None = None
 
 
 class Constraint(Protocol):
@@ -98,8 +130,22 @@ class Codec(Protocol):
     def info(self) -> CodecInfo:
         """Facts that do not change."""
 
+    @property
+    def family(self) -> str:
+        """Names tokeniser and template: what all its ledgers have in common, whatever the tools and the variables."""
+
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
-        """Names what a ledger's tokens depend on: tokeniser, template and tool block."""
+        """Names what a ledger's tokens depend on: tokeniser, template and tool block, and variables of the template's
+        where these show in more than what opens a turn."""
+
+    def with_variables(self, variables: TemplateVariables) -> "Codec":
+        """The same codec, whose template is rendered with these variables too, those of them that it looks at.
+
+        One that has been asked for before is at hand; else it takes some renderings, or some hundred.
+        """
+
+    def has_at_hand(self, variables: TemplateVariables) -> bool:
+        """Whether `with_variables` takes no time."""
 
     @property
     def looks_back(self) -> str | None:
@@ -126,6 +172,12 @@ class Codec(Protocol):
             TemplateFailed: the chat template refused the conversation.
         """
 
+    def unseen(self, attachment: Attachment) -> str | None:
+        """Why the model does not see what a message carries, in words; None where it sees it. May take a moment."""
+
+    def pieces(self, items: Sequence[Item]) -> tuple[Piece, ...]:
+        """The pieces of all images that the model sees in these items. May take a moment."""
+
     def tokenize(self, text: str) -> list[int]:
         """Text as content: no control and no marker token comes of it."""
 
@@ -138,8 +190,12 @@ class Codec(Protocol):
     def decoder(self) -> TextDecoder:
         """A fresh decoder."""
 
-    def parser(self, *, calls: bool) -> TurnParser:
-        """A fresh parser of one turn; without `calls` everything is text."""
+    def parser(self, *, calls: bool, tools: Sequence[ToolSpec] = ()) -> TurnParser:
+        """A fresh parser of one turn; without `calls` everything is text.
+
+        `tools`: those that may be called. Some formats tell a call from text by their names, and the type of an
+        argument by their schemas.
+        """
 
     def grammar(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
@@ -156,16 +212,25 @@ class Codec(Protocol):
     def unenforced(self, tools: Sequence[ToolSpec], *, parallel: bool) -> tuple[str, ...] | None:
         """What `grammar` says so of where calls may be made; None where it is not at hand, and `grammar` compiles."""
 
+    def begun_with(self, text: str) -> tuple[int, ...]:
+        """The tokens that stand for a turn's beginning where somebody else has written it, for what reads and holds
+        the turn: behind the reasoning, where the template opens turns inside of it."""
+
+    def bounded(self, source: GrammarSource | None, tokens: int) -> GrammarSource | None:
+        """The same with a bound on the round's reasoning, where the model marks it."""
+
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One backend's implementation of a model. `temperature` is what suits it where a request names none."""
+    """One backend's implementation of a model. `defaults` are what suits it where a request does not say."""
 
     codec: Codec
     backend: Backend
-    temperature: float = 0.7
+    defaults: SamplingDefaults = USUAL
     trial: str = "not needed"
     """In words, how it went when the model was opened in a process of its own first."""
+    images: ImageEncoder | None = None
+    """What makes embeddings of images, where the model sees some."""

@@ -4,8 +4,9 @@ Rendered as Hugging Face does it, with sentinels in place of content, and where 
 stand-in in place of a long past. No tokens here.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import Any
@@ -14,12 +15,22 @@ import jinja2
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
 from tenuto.pipelines import folding, looking_back
-from tenuto.pipelines.message_fields import tool_fields
+from tenuto.pipelines.known_templates import is_known_not_to_look_back
+from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, tool_fields
 from tenuto.pipelines.placeholders import Placeholder, PlaceholderTable, to_json
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
 from tenuto.pipelines.template_environment import BoundedEnvironment, BoundedTemplate
-from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolSpec, UserItem
+from tenuto.pipelines.template_variables import NO_VARIABLES, RESERVED, TemplateVariables
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    ToolCall,
+    ToolResultItem,
+    ToolSpec,
+    UserItem,
+)
 
 Part = str | Placeholder
 """Template text, or the placeholder of a content."""
@@ -40,6 +51,9 @@ _TEMPLATE_ERRORS = (
 # A smallest conversation with a call, to try a template with.
 _PROBE_TOOL = ToolSpec("f", "d", {"type": "object", "properties": {"a": {"type": "string"}}})
 _PROBE = (UserItem("x"), AssistantItem(calls=(ToolCall("call_0", "f", '{"a": "b"}'),)))
+_PROBE_JSON = '{"a": "b"}'
+_RESULT = ToolResultItem("call_0", "f", "x")
+_IMAGE = Attachment("image", "image/png", data="")
 _BOTH = (False, True)
 
 
@@ -65,11 +79,21 @@ class ChatTemplate:
         ModelLoadFailed: the template is no Jinja template, or does not come to an end.
     """
 
-    def __init__(self, text: str, special_texts: Mapping[str, str], stop_texts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        text: str,
+        special_texts: Mapping[str, str],
+        stop_texts: Sequence[str] = (),
+        sight: Sight = TEXT_ONLY,
+    ) -> None:
         self.text = text
+        self._sight = Sight(lambda _: None)  # while it is found out where images have a place
         self._special_texts = dict(special_texts)
+        self.variables = NO_VARIABLES
         try:
             self._template = BoundedTemplate(BoundedEnvironment(to_json), text)
+            self.reads = self._template.reads - RESERVED - self._special_texts.keys()
+            """The variables that it looks at, as far as its text shows; some are its own."""
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
         self._takes = folding.Takes()
@@ -78,11 +102,21 @@ class ChatTemplate:
         if not self._renders(_PROBE[:1], []):
             self._no_tools = []
         self._mapped_arguments = False
-        self._mapped_arguments = not self._renders(_PROBE, [_PROBE_TOOL]) and self._renders(
-            _PROBE, [_PROBE_TOOL], mapped=True
-        )
+        self._mapped_arguments = self._wants_mapped()
         self._takes = folding.found_out(self._writes)
-        self._closings = tuple(text for text in (self._closing(), *stop_texts) if text)
+        self.takes_images = self._places_image(UserItem("x", (_IMAGE,)))
+        """Whether it has a place for an image in a user's message."""
+        sight = sight if self.takes_images else TEXT_ONLY
+        self._sight = replace(sight, in_results=self._places_image(*_PROBE, replace(_RESULT, attachments=(_IMAGE,))))
+        self.closing = self._closing()
+        self._closings = tuple(text for text in (self.closing, *stop_texts) if text)
+
+    def with_variables(self, variables: TemplateVariables) -> "ChatTemplate":
+        """The same, rendered with these variables besides. Some may show only in what opens the model's turn."""
+        other = copy.copy(self)
+        other.variables = variables
+        vars(other).pop("looks_back", None)  # what is found out without them may not hold with them
+        return other
 
     @cached_property
     def looks_back(self) -> str | None:
@@ -90,23 +124,33 @@ class ChatTemplate:
 
         Found out by some hundred renderings, when it is first asked for.
         """
+        return None if not self.variables and is_known_not_to_look_back(self.text) else self.found_to_look_back()
 
-        def parts(before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> object:
-            # As plain text: a placeholder of the one rendering equals no placeholder of the other.
-            suffix = self._suffix(before, new, tools)
-            return [[part.content if isinstance(part, Placeholder) else part for part in span] for span in suffix.spans]
+    def found_to_look_back(self) -> str | None:
+        """The same, found out now."""
+        return looking_back.looks_back(self.written, self.named)
 
-        return looking_back.looks_back(parts, looking_back.named(BoundedEnvironment(to_json).parse(self.text)))
+    @cached_property
+    def named(self) -> looking_back.Named:
+        """The words and numbers that it names."""
+        return looking_back.named(BoundedEnvironment(to_json).parse(self.text))
 
-    def suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
-        """What follows the content of the last item `before`.
+    def written(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> list[list[str]]:
+        """What `suffix` gives after the whole past, as text: two renderings can be compared. Raises TemplateFailed."""
+        suffix = self._suffix(before, new, tools)
+        return [[part.content if isinstance(part, Placeholder) else part for part in span] for span in suffix.spans]
+
+    def suffix(
+        self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, whole: bool = False
+    ) -> Suffix:
+        """What follows the content of the last item `before`; `whole`: rendered after all of them in any case.
 
         An item's content ends with its last placeholder; an assistant's ends where its turn is closed, after its calls.
 
         Raises:
             TemplateFailed: the template refused the conversation, or has no place for one of the new items.
         """
-        short = stand_in(before)
+        short = before if whole else stand_in(before)
         if len(short) < len(before) and self.looks_back is None:
             try:
                 return self._suffix(short, new, tools)
@@ -152,10 +196,10 @@ class ChatTemplate:
             return ""
         return "".join(part for part in parts if not isinstance(part, Placeholder))
 
-    def call(self) -> str:
+    def call(self, *, mapped: bool | None = None) -> str:
         """How the template writes a turn that calls `f` with {"a": "b"}; empty where it writes none."""
         try:
-            parts = self._render(_PROBE, [_PROBE_TOOL], opening=False)
+            parts = self._render(_PROBE, [_PROBE_TOOL], opening=False, mapped=mapped)
         except TemplateFailed:
             return ""
         places = [place for place, part in enumerate(parts) if isinstance(part, Placeholder) and part.owner == 0]
@@ -174,13 +218,28 @@ class ChatTemplate:
         try:
             text = self._template.render(
                 **self._special_texts,
-                messages=folding.messages(table, items, self._takes, mapped=mapped),
+                **{name: table.setting(value) for name, value in self.variables.values.items()},
+                messages=folding.messages(table, items, self._takes, mapped=mapped, sight=self._sight),
                 tools=[tool_fields(tool, table) for tool in tools] or self._no_tools,
                 add_generation_prompt=opening,
             )
             return table.split(text)
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailed(str(error) or type(error).__name__, "messages") from error
+
+    def _wants_mapped(self) -> bool:
+        """Whether the template is to be given a call's arguments as a mapping and not as JSON text.
+
+        Where it takes both, the one with which it writes the call: the text, if JSON comes of it that does not come of
+        the other, be it for Python's way of writing; the mapping, if the template has its own way of writing one.
+        """
+        text, mapping = (self._renders(_PROBE, [_PROBE_TOOL], mapped=each) for each in _BOTH)
+        if not text or not mapping:
+            return mapping
+        text_call, mapped_call = (self.call(mapped=each) for each in _BOTH)
+        if _PROBE_JSON in text_call:
+            return not any(mark in mapped_call for mark in (_PROBE_JSON, "{'", '"b"'))
+        return _PROBE_JSON in mapped_call
 
     def _renders(self, items: Sequence[Item], tools: Sequence[ToolSpec], *, mapped: bool = False) -> bool:
         """Whether the template takes a conversation; `mapped`: with arguments as mappings, not as JSON text."""
@@ -202,6 +261,13 @@ class ChatTemplate:
         owners = [part.owner for part in parts if isinstance(part, Placeholder) and part.owner is not None]
         places = list(dict.fromkeys(owners))
         return places == sorted(places)
+
+    def _places_image(self, *items: Item) -> bool:
+        try:
+            parts = self._render(items, [_PROBE_TOOL], opening=True)
+        except TemplateFailed:
+            return False
+        return any(isinstance(part, Placeholder) and part.image is not None for part in parts)
 
     def _closing(self) -> str:
         """The text that closes an assistant's turn, end-of-turn token first; empty where none can be told."""

@@ -32,7 +32,11 @@ def check_rows(
     Raises:
         ValueError: the step is invalid.
     """
-    if not rows or sum(len(row.tokens) for row in rows) > info.batch_tokens:
+    if [row.embeddings is not None for row in rows] == [True]:
+        _check_embeddings(rows[0], info)
+    elif any(row.embeddings is not None for row in rows):
+        raise ValueError("an image is fed in a step of its own")
+    elif not rows or sum(len(row.tokens) for row in rows) > info.batch_tokens:
         raise ValueError(f"a step takes 1 to {info.batch_tokens} tokens")
     if len({row.slot for row in rows}) < len(rows):
         raise ValueError("a step has one row for each slot")
@@ -42,7 +46,18 @@ def check_rows(
             raise ValueError(f"the row starts at {row.start}; its slot holds {start} tokens")
         if start + len(row.tokens) > info.cells:
             raise ValueError(f"{start} and {len(row.tokens)} tokens do not fit into {info.cells} cells")
-        if not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= vocabulary:
+        if row.embeddings is None and (not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= vocabulary):
             raise ValueError("a row has tokens, and each is in the vocabulary")
         if row.sampler is not None and not (isinstance(row.sampler, samplers) and row.sampler.is_open):
             raise ValueError("a row's sampler is one of this backend, and not closed")
+
+
+def _check_embeddings(row: Row, info: BackendInfo) -> None:
+    made = row.embeddings
+    assert made is not None
+    if not info.reads_images:
+        raise ValueError("this model reads no images")
+    if not row.tokens or len(made.rows) != len(row.tokens):
+        raise ValueError(f"{len(made.rows)} embeddings for {len(row.tokens)} tokens")
+    if made.attends_all and len(row.tokens) > info.batch_tokens:
+        raise ValueError(f"what attends both ways is fed at once: {info.batch_tokens} tokens at most")

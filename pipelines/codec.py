@@ -3,21 +3,39 @@
 A pipeline brings a Tokenizer; everything above it is the same for all of them.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Protocol
 
-from tenuto.pipelines.base import CodecInfo, Constraint, GrammarSource, Rendered, TextDecoder, ToolChoice
+from tenuto.pipelines.base import (
+    TOOL_DIGITS,
+    CodecInfo,
+    Constraint,
+    GrammarSource,
+    ReasoningBound,
+    Rendered,
+    TextDecoder,
+    ToolChoice,
+)
 from tenuto.pipelines.chat_template import ChatTemplate, Part
 from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.content import ContentTokenizer, StreamDecoder
-from tenuto.pipelines.formats import format_of
+from tenuto.pipelines.formats import Chosen, format_of
 from tenuto.pipelines.formats.base import Surroundings
+from tenuto.pipelines.images import ImageReader, Piece, ReadImages
+from tenuto.pipelines.infill import InfillTokens, infill_tokens
+from tenuto.pipelines.message_fields import TEXT_ONLY, Sight
 from tenuto.pipelines.placeholders import Placeholder
+from tenuto.pipelines.reasoning_bound import BoundedReasoning
+from tenuto.pipelines.template_variables import TemplateVariables
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import TurnParser
+from tenuto.pipelines.variables_shown import shows
+from tenuto.pipelines.varied import VariedCodecs
 from tenuto.pipelines.vocabulary import vocabulary_of
-from tenuto.sessions.items import AssistantItem, Item, JsonObject, ToolSpec
+from tenuto.sessions.items import AssistantItem, Attachment, Item, JsonObject, ToolSpec
 
 _NOTHING: Mapping[int, Sequence[int]] = MappingProxyType({})
 
@@ -25,73 +43,52 @@ _KNOWN_CHARACTERS = 4 << 20
 _KNOWN_FINGERPRINTS = 256
 """A fingerprint is asked for some times in each request, mostly for the same tools."""
 
-
-class Tokenizer(Protocol):
-    """A vocabulary and how text becomes its tokens. Immutable, safe for any thread."""
-
-    @property
-    def vocabulary(self) -> int:
-        """How many entries the model's logits have."""
-
-    @property
-    def stop_tokens(self) -> frozenset[int]:
-        """Every end-of-generation id."""
-
-    @property
-    def control_tokens(self) -> frozenset[int]:
-        """The ids of type control (and unknown, unused)."""
-
-    @property
-    def user_defined(self) -> Mapping[str, int]:
-        """Text and id of each user-defined entry."""
-
-    @property
-    def bos(self) -> int | None:
-        """The id to put before everything, where the model wants one that its template does not write."""
-
-    @property
-    def text_bos(self) -> int | None:
-        """The id to put before a text that no template has rendered, where the model wants one."""
-
-    @property
-    def special_texts(self) -> Mapping[str, str]:
-        """What templates expect: `bos_token`, `eos_token` and so on, as text."""
-
-    def template_tokens(self, text: str) -> list[int]:
-        """Tokenise template text: control and user-defined entries are recognised; nothing is added around it."""
-
-    def plain_tokens(self, text: str) -> list[int]:
-        """Tokenise text without recognising control entries; user-defined ones may still be; nothing is added."""
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of an entry, control entries as their text."""
-
-    def grammar_tokenizer(self) -> Any:
-        """The llguidance.LLTokenizer of this vocabulary; built at the first call and kept."""
+_UNTRIED = "its template is rendered with variables that it has not been tried with"
 
 
 class TemplateCodec:
     """Implements Codec over a tokeniser and the text of a chat template. Safe for any thread.
 
+    `infill`: the tokens for that where they are known; else they are looked for by their texts.
+
     Raises:
         ModelLoadFailed: the template is no Jinja template.
     """
 
-    def __init__(self, model: str, tokenizer: Tokenizer, template: str) -> None:
+    def __init__(
+        self,
+        model: str,
+        tokenizer: Tokenizer,
+        template: str,
+        tool_format: str | None = None,
+        *,
+        infill: InfillTokens | None = None,
+        images: ImageReader | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
+        self._images = None if images is None else ReadImages(images)
         pieces = tuple(tokenizer.piece(token) for token in range(tokenizer.vocabulary))
         self._vocabulary = vocabulary_of(
             pieces, tokenizer.stop_tokens, tokenizer.control_tokens, tokenizer.user_defined
         )
-        self._identity = self._vocabulary.identity()
+        self._identity = self._vocabulary.identity() + (b"" if images is None else images.identity)
         self._fingerprints: dict[tuple[int, ...], tuple[tuple[ToolSpec, ...], str]] = {}
         self._known_characters = 0
         self._content = ContentTokenizer(tokenizer.plain_tokens, self._vocabulary)
         stop_texts = [pieces[token].decode("utf-8", "replace") for token in sorted(tokenizer.stop_tokens)]
-        self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts)
-        call, opening = self._template.call(), self._template.opening()
-        self._format = format_of(Surroundings(template, opening, call, self._vocabulary))
+        sight = TEXT_ONLY if self._images is None else Sight(self._images.hidden)
+        self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts, sight)
+        self._images = self._images if self._template.takes_images else None
+        self._plain = self._template
+        self._untried: str | None = None
+        self._shown = ""
+        self._varied: VariedCodecs[TemplateCodec] = VariedCodecs()
+        self._wanted_format = tool_format
+        self.tool_format = self._chosen(self._template)
+        """The format of the model's turns, and why it was taken."""
+        self._format = self.tool_format.form
         self._grammars = Grammars(tokenizer.grammar_tokenizer, self._vocabulary, tokenizer.vocabulary, self._format)
+        self._family = self.fingerprint(())
         self._info = CodecInfo(
             model=model,
             vocabulary=tokenizer.vocabulary,
@@ -100,7 +97,11 @@ class TemplateCodec:
             bos=tokenizer.text_bos,
             longest_piece=max(map(len, pieces)),
             template=template,
+            modalities=frozenset({"text"} if self._images is None else {"text", "image"}),
             reasons=self._format.reasons,
+            tool_format=f"{self._format.name}: {self.tool_format.why}",
+            variables=self._template.reads,
+            infill=infill or infill_tokens(self._vocabulary.markers),
         )
 
     @property
@@ -108,8 +109,52 @@ class TemplateCodec:
         """Facts that do not change."""
         return self._info
 
+    @property
+    def family(self) -> str:
+        """Names tokeniser and template. 32 hexadecimal digits."""
+        return self._family
+
+    def with_variables(self, variables: TemplateVariables) -> "TemplateCodec":
+        """The same codec, whose template is rendered with these variables too, those of them that it looks at."""
+        variables = variables.only(self._plain.reads)
+        if variables == self._template.variables:
+            return self
+        made = self._varied.get(variables) or self._vary(variables)
+        return self._varied.keep(variables, made, is_dear=made._untried is None)
+
+    def has_at_hand(self, variables: TemplateVariables) -> bool:
+        """Whether `with_variables` takes no time."""
+        variables = variables.only(self._plain.reads)
+        return variables == self._template.variables or self._varied.get(variables) is not None
+
+    def _vary(self, variables: TemplateVariables) -> "TemplateCodec":
+        other = copy.copy(self)
+        other._template = template = self._plain.with_variables(variables)
+        other._fingerprints, other._known_characters = {}, 0
+        other.tool_format = self._chosen(template)
+        other._format = other.tool_format.form
+        if other._format != self._format:
+            other._grammars = Grammars(
+                self._tokenizer.grammar_tokenizer, self._vocabulary, self._tokenizer.vocabulary, other._format
+            )
+        other._shown = variables.text if variables and shows(self._plain.written, template.written) else ""
+        # What clients send is endless, and trying takes a while: only what the template itself names is tried.
+        words = self._plain.named.words
+        named = all(isinstance(value, bool) or value is None or value in words for value in variables.values.values())
+        other._untried = None if not variables or (named and self._varied.may_try()) else _UNTRIED
+        if other._untried is None:
+            template.looks_back  # noqa: B018 -- found out when it is read
+        return other
+
+    def _chosen(self, template: ChatTemplate) -> Chosen:
+        """How turns are written. What opens a turn may depend on the template's variables."""
+        surroundings = Surroundings(template.text, template.opening(), self._plain.call(), self._vocabulary)
+        return format_of(surroundings, self._wanted_format)
+
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
-        """Names what a ledger's tokens depend on: tokeniser, template and tool block. 32 hexadecimal digits."""
+        """Names what a ledger's tokens depend on: tokeniser, template and tool block, and variables of the template's
+        where these show in more than what opens a turn. 32 hexadecimal digits, of which the first 8 are the same for
+        the same tools whatever the variables."""
         key = tuple(map(id, tools))
         known = self._fingerprints.get(key)
         if known is None:
@@ -128,12 +173,16 @@ class TemplateCodec:
             part = text.encode("utf-8", "surrogatepass")
             digest.update(b"%d:" % len(part))
             digest.update(part)
-        return digest.hexdigest()[:32]
+        name = digest.hexdigest()[:32]
+        if not self._shown:
+            return name
+        shown = hashlib.sha256(f"{name} {self._shown}".encode("utf-8", "surrogatepass"))
+        return name[:TOOL_DIGITS] + shown.hexdigest()[: len(name) - TOOL_DIGITS]
 
     @property
     def looks_back(self) -> str | None:
         """Why the whole conversation has to be rendered for what is new in it; None where a short stand-in will do."""
-        return self._template.looks_back
+        return self._untried or self._template.looks_back
 
     def suffix(
         self,
@@ -152,19 +201,29 @@ class TemplateCodec:
         Raises:
             TemplateFailed: the chat template refused the conversation, or has no place for a new item.
         """
-        suffix = self._template.suffix(before, new, tools)
-        invitation = self._template.invitation(tools) if said else ""
+        suffix = self._template.suffix(before, new, tools, whole=self._untried is not None)
+        # A turn that was opened with other variables stays what it was, or without any.
+        invitations = {one.invitation(tools) for one in (self._template, self._plain)} if said else set()
         spans: list[tuple[int, ...]] = []
         ended = ended and bool(before) and _can_end(before[-1])
         for place, parts in enumerate(suffix.spans):
             sampled = tuple(said.get(place, ()))
-            if sampled and self._opens(self._template.opening_of(suffix, place, invitation), sampled, ended=ended):
+            openings = (self._template.opening_of(suffix, place, invitation) for invitation in invitations)
+            if sampled and any(self._opens(opening, sampled, ended=ended) for opening in openings):
                 spans.append(sampled)
                 ended = sampled[-1] in self._vocabulary.stops and _can_end(new[place])
                 continue
             spans.append(tuple(self._span_tokens(parts, ended=ended, first=not before and not place)))
             ended = False
         return Rendered(items=tuple(spans[:-1]), opening=spans[-1])
+
+    def unseen(self, attachment: Attachment) -> str | None:
+        """Why the model does not see what a message carries, in words; None where it sees it. May take a moment."""
+        return "the model reads text only" if self._images is None else self._images.hidden(attachment)
+
+    def pieces(self, items: Sequence[Item]) -> tuple[Piece, ...]:
+        """The pieces of all images that the model sees in these items. May take a moment."""
+        return () if self._images is None else self._images.pieces(items)
 
     def tokenize(self, text: str) -> list[int]:
         """Text as content: no control and no marker token comes of it."""
@@ -183,9 +242,9 @@ class TemplateCodec:
         """A fresh decoder."""
         return StreamDecoder(self._vocabulary)
 
-    def parser(self, *, calls: bool) -> TurnParser:
+    def parser(self, *, calls: bool, tools: Sequence[ToolSpec] = ()) -> TurnParser:
         """A fresh parser of one turn; without `calls` a call is text, and reasoning is still told apart."""
-        return self._format.parser(calls=calls)
+        return self._format.parser(calls=calls, tools=tools)
 
     def grammar(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
@@ -205,14 +264,34 @@ class TemplateCodec:
         """What `grammar` says so of where calls may be made; None where it is not at hand, and `grammar` compiles."""
         return self._grammars.unenforced(tools, parallel=parallel)
 
+    def begun_with(self, text: str) -> tuple[int, ...]:
+        """The tokens of a turn's beginning that somebody else has written, as what reads and holds it sees them."""
+        marked = self._format.reasoning
+        lead = self._tokenizer.template_tokens(marked.closer) if marked is not None and marked.begun else []
+        return (*lead, *self._content.tokens(text))
+
+    def bounded(self, source: GrammarSource | None, tokens: int) -> GrammarSource | None:
+        """The same with a bound on the round's reasoning, where the model marks it."""
+        marked = self._format.reasoning
+        if marked is None:
+            return source
+        opener, closer = (self._vocabulary.markers.get(text, text) for text in (marked.opener, marked.closer))
+        closing = tuple(self._tokenizer.template_tokens(marked.closer))
+        bound = ReasoningBound(tokens, opener, closer, closing, marked.begun)
+        return replace(source or GrammarSource(), reasoning=bound)
+
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""
-        return self._grammars.constraint(source)
+        held = self._grammars.constraint(source)
+        return held if source.reasoning is None else BoundedReasoning(source.reasoning, held, self._vocabulary)
 
     def _part_tokens(self, parts: Sequence[Part]) -> list[int]:
         tokens: list[int] = []
         for part in parts:
-            if isinstance(part, Placeholder):
+            if isinstance(part, Placeholder) and part.image is not None:
+                assert self._images is not None, "a model that sees none has none rendered"
+                tokens += self._images.tokens(part.image)
+            elif isinstance(part, Placeholder):
                 tokens += self._content.tokens(part.content)
             else:
                 tokens += self._tokenizer.template_tokens(part)

@@ -3,25 +3,26 @@
 Importing this loads no backend.
 """
 
-import importlib.util
 import logging
 import os
-import platform
-import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
-
-import platformdirs
+from typing import TYPE_CHECKING
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.paths import expanded
-from tenuto.pipelines import hub
 from tenuto.pipelines.base import Pipeline
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.embedding import EmbeddingPipeline
+from tenuto.pipelines.finding import NO_MLX, Source, has_mlx, is_embedded, located, user_cache
+from tenuto.pipelines.images import ImageReader
+from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.projector_files import projector_beside
+from tenuto.pipelines.sampling_defaults import GREEDY
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.trial import Trial
 from tenuto.pipelines.trial import require as trial_of
 
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_EMBEDDED = Path(__file__).parent / "embedded"
-_NO_MLX = "MLX models need mlx and mlx-lm: pip install 'tenuto[mlx]'"
 _MOST_SLOTS = 16
+_SLOTS_OF_A_CORE = 4
 _CELL_STEP = 256
 _CHATML = """\
 {%- for message in messages -%}
@@ -56,66 +56,23 @@ class LoadSettings:
     threads: int | None = None
     batch_tokens: int = 512
     gpu_layers: int = -1
+    tool_formats: tuple[tuple[str, str], ...] = ()
+    """Which models, by their ids or globs, speak which tool-call format; of others it is found out."""
     downloads: Path | None = None
     """Where fetched models are kept; by default the user's cache folder."""
     verdicts: Path | None = None
     """Where it is kept which models have passed a trial; by default beside these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A model that was found: its public id, its kind, and its file or folder."""
-
-    id: str
-    kind: Literal["gguf", "mlx", "scripted"]
-    path: Path
-
-
-def model_id(model: str) -> str:
-    """Give the public id of what `--model` names; nothing is looked up."""
-    if model.startswith("hf:"):
-        return model.removeprefix("hf:")
-    if is_embedded(model):
-        return "embedded"
-    if model.startswith("scripted:"):
-        return Path(model.removeprefix("scripted:")).stem
-    path = Path(model)
-    # A folder's name may have points in it, as in Qwen3-0.6B-4bit.
-    return path.stem if path.suffix.lower() == ".gguf" else path.name or path.resolve().name
-
-
-def is_embedded(model: str) -> bool:
-    """Whether `--model` names the embedded model, in whichever form."""
-    return model in ("embedded", "embedded:gguf", "embedded:mlx")
+    projector: Path | None = None
+    """The part of a GGUF model that reads images; by default one that lies beside it."""
 
 
 def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
-    """Find the file or folder of a model, and fetch it if it is on the Hub.
+    """Find the file or folder of a model, and fetch it if it is somewhere else and not stored yet.
 
     Raises:
         ModelLoadFailed: there is none, or it is not a model.
     """
-    if model.startswith("scripted:"):
-        return Source(model_id(model), "scripted", _path(model.removeprefix("scripted:")))
-    if is_embedded(model):
-        path = _embedded(model)
-    elif model.startswith("hf:"):
-        repository, _, quant = model.removeprefix("hf:").partition(":")
-        downloads = settings.downloads or _downloads()
-        found = hub.look(repository, quant or None, downloads)
-        if found.kind == "mlx" and not has_mlx():
-            raise ModelLoadFailed(_NO_MLX)  # before gigabytes have come
-        path = hub.fetch(found, downloads)
-    else:
-        path = _path(model)
-    return Source(model_id(model), _kind(path), path)
-
-
-def _path(named: str) -> Path:
-    try:
-        return expanded(named)
-    except ValueError as error:
-        raise ModelLoadFailed(f"{named}: {error}") from None
+    return located(model, settings.downloads)
 
 
 def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
@@ -134,7 +91,8 @@ def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
 def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | EmbeddingPipeline:
     """Load a model, whether it generates or embeds.
 
-    It is `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]` or `scripted:FILE`.
+    It is `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]`, `scripted:FILE`, or the name of a stored
+    model.
 
     What others have made is tried in a process of its own first, a file or a folder. The embedded model is there in two
     forms, `embedded:gguf` and `embedded:mlx`; `embedded` is the one that suits the machine.
@@ -145,22 +103,60 @@ def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | 
     source = find(model, settings)
     if is_embedded(model):
         # The small default model says one thing well; chance only harms it.
-        embedded = load_source(source, settings)
+        # More of its short conversations at a time than four a core gain nothing, and each takes its cache's memory.
+        slots = settings.slots or min(_MOST_SLOTS, _SLOTS_OF_A_CORE * _cores())
+        embedded = load_source(source, replace(settings, slots=slots))
         assert isinstance(embedded, Pipeline)
-        return replace(embedded, temperature=0.0)
+        return replace(embedded, defaults=GREEDY)
     if source.kind == "scripted":
         return load_source(source, settings)
-    trial = Trial(source.kind, str(source.path), settings.gpu_layers, settings.threads or _cores())
-    passed = trial_of(trial, settings.verdicts or _cache() / "verdicts")
+    if source.kind != "gguf" and settings.projector is not None:
+        raise ModelLoadFailed(f"{source.path} is no GGUF file, and only those have a projector")
+    if settings.projector is not None and not settings.projector.is_file():
+        raise ModelLoadFailed(f"there is no projector {settings.projector}")
+    projector = settings.projector or (projector_beside(source.path) if source.kind == "gguf" else None)
+    if projector is None:
+        return _tried(source, settings)
+    try:
+        return _tried(replace(source, projector=projector), settings)
+    except ModelLoadFailed as error:
+        if settings.projector is not None:
+            raise
+        logger.warning("%s reads no images, although %s lies beside it: %s", source.id, projector, error)
+        return _tried(source, settings)
+
+
+def _tried(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
+    assert source.kind != "scripted", "nobody tries a script"
+    projector = "" if source.projector is None else str(source.projector)
+    trial = Trial(source.kind, str(source.path), settings.gpu_layers, settings.threads or _cores(), projector)
+    passed = trial_of(trial, settings.verdicts or user_cache() / "verdicts")
     return replace(load_source(source, settings), trial=passed)
 
 
 def load_source(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
     """Load a model that was found, into this process. What its file makes a native library do happens here.
 
+    A version of the store is held until its backend is gone: nobody can remove it meanwhile.
+
     Raises:
         ModelLoadFailed: the text says what is wrong and what to do.
     """
+    if source.stored is None:
+        return _loaded(source, settings)
+    held = source.stored.hold()
+    if held is None:
+        raise ModelLoadFailed(f"{source.stored.reference} has been removed")
+    try:
+        pipeline = _loaded(source, settings)
+    except BaseException:
+        held.release()
+        raise
+    weakref.finalize(pipeline.backend if isinstance(pipeline, Pipeline) else pipeline.embedder, held.release)
+    return pipeline
+
+
+def _loaded(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
     match source.kind:
         case "scripted":
             return _load_script(source)
@@ -168,11 +164,6 @@ def load_source(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingP
             return _load_gguf(source, settings)
         case "mlx":
             return _load_mlx(source, settings)
-
-
-def has_mlx() -> bool:
-    """Whether the packages for MLX models are installed; nothing is imported."""
-    return all(importlib.util.find_spec(name) is not None for name in ("mlx", "mlx_lm"))
 
 
 def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> tuple[int, int]:
@@ -196,8 +187,9 @@ def _load_script(source: Source) -> Pipeline | EmbeddingPipeline:
     if script.embeds is not None:
         return EmbeddingPipeline(scripted.ScriptedTextEncoder(source.id), scripted.ScriptedEmbedder(script))
     backend = scripted.ScriptedBackend(script)
-    codec = _codec(source, scripted.ScriptedTokenizer(), scripted.TEMPLATE)
-    return Pipeline(codec, backend, temperature=0.0)
+    template = scripted.SWITCHED_TEMPLATE if script.switches_reasoning else scripted.TEMPLATE
+    codec = _codec(source, LoadSettings(), scripted.ScriptedTokenizer(), template)
+    return Pipeline(codec, backend, GREEDY)
 
 
 def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
@@ -206,8 +198,12 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPi
     if model.embeds:
         encoder = llama.LlamaTextEncoder(source.id, model)
         return EmbeddingPipeline(encoder, llama.LlamaEmbedder(model, _embedder_settings(llama, model, settings)))
-    codec = _codec(source, llama.LlamaTokenizer(model), model.chat_template)
-    return Pipeline(codec, llama.LlamaBackend(model, _llama_settings(llama, model, settings)))
+    chosen, projector = _llama_settings(llama, model, settings), None
+    if source.projector is not None:
+        projector = llama.Projector(source.projector, model, threads=chosen.threads)
+    codec = _codec(source, settings, llama.LlamaTokenizer(model), model.chat_template, model.infill, projector)
+    backend = llama.LlamaBackend(model, chosen, projector)
+    return Pipeline(codec, backend, model.sampling_defaults, images=projector)
 
 
 def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
@@ -227,16 +223,24 @@ def _make_mlx(mlx: ModuleType, source: Source, settings: LoadSettings) -> Pipeli
     mlx.require_tokenizer(source.path)  # before gigabytes are read
     model = mlx.Model(source.path)
     tokenizer = mlx.MlxTokenizer(source.path, model.vocabulary)
-    codec = _codec(source, tokenizer, tokenizer.chat_template)
+    codec = _codec(source, settings, tokenizer, tokenizer.chat_template)
     slots, cells = fit(model.training_context, model.bytes_per_token, settings)
     chosen = mlx.MlxSettings(slots=slots, cells=cells, batch_tokens=settings.batch_tokens)
-    return Pipeline(codec, mlx.MlxBackend(model, chosen))
+    return Pipeline(codec, mlx.MlxBackend(model, chosen), mlx.read_folder(source.path).sampling_defaults)
 
 
-def _codec(source: Source, tokenizer: Tokenizer, template: str | None) -> TemplateCodec:
+def _codec(
+    source: Source,
+    settings: LoadSettings,
+    tokenizer: Tokenizer,
+    template: str | None,
+    infill: InfillTokens | None = None,
+    images: ImageReader | None = None,
+) -> TemplateCodec:
     if template is None:
         logger.warning("%s has no chat template; ChatML is used, and it will call no tools", source.path)
-    codec = TemplateCodec(model=source.id, tokenizer=tokenizer, template=template or _CHATML)
+    wanted = next((form for name, form in settings.tool_formats if fnmatchcase(source.id, name)), None)
+    codec = TemplateCodec(source.id, tokenizer, template or _CHATML, wanted, infill=infill, images=images)
     if codec.looks_back is not None:  # found out here, before anybody waits for it
         logger.info("%s: whole conversations are rendered at each turn: %s", source.id, codec.looks_back)
     return codec
@@ -282,7 +286,7 @@ def _import_llama() -> ModuleType:
 
 def _import_mlx() -> ModuleType:
     if not has_mlx():
-        raise ModelLoadFailed(_NO_MLX)
+        raise ModelLoadFailed(NO_MLX)
     try:
         from tenuto.pipelines import mlx
     except (ImportError, OSError, RuntimeError) as error:
@@ -292,52 +296,6 @@ def _import_mlx() -> ModuleType:
             f"mlx is installed, but cannot be loaded: {error}; pip install 'tenuto[mlx]' brings all that it needs"
         ) from error
     return mlx
-
-
-def _embedded(model: str) -> Path:
-    """The form that was asked for; without one MLX on Apple Silicon, where it is installed, and else GGUF."""
-    _, _, form = model.partition(":")
-    apple = sys.platform == "darwin" and platform.machine() == "arm64"
-    if form == "mlx" or (not form and apple and has_mlx()):
-        return _EMBEDDED / "mlx"
-    return _EMBEDDED / "tenuto-embedded.gguf"
-
-
-def _kind(path: Path) -> Literal["gguf", "mlx"]:
-    """What a file or folder is.
-
-    Raises:
-        ModelLoadFailed: it is no model.
-    """
-    if path.is_dir():
-        if (path / "config.json").exists():
-            return "mlx"
-        raise ModelLoadFailed(
-            f"{path} is a folder without a model: it has no config.json; give a GGUF file or the folder of an MLX model"
-        )
-    if path.exists() and not path.is_file():
-        raise ModelLoadFailed(f"{path} is neither a file nor a folder")  # to open a pipe would wait for a writer
-    if path.suffix == ".safetensors" and path.exists():
-        raise ModelLoadFailed(f"{path} is one file of an MLX model; give its folder, {path.parent}")
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except FileNotFoundError as error:
-        raise ModelLoadFailed(f"there is no model file {path}") from error
-    except OSError as error:
-        raise ModelLoadFailed(f"the model file {path} cannot be read: {error.strerror}") from error
-    if magic != b"GGUF":
-        raise ModelLoadFailed(f"{path} is not a GGUF file")
-    return "gguf"
-
-
-def _downloads() -> Path:
-    return _cache() / "models"
-
-
-def _cache() -> Path:
-    """The user's folder for what can be fetched or found out again."""
-    return platformdirs.user_cache_path("tenuto", appauthor=False)
 
 
 def _cores() -> int:

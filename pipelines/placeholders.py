@@ -7,7 +7,9 @@ what the template writes, and afterwards template text and content can be tokeni
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsIndex
+
+from tenuto.sessions.items import Attachment
 
 # Private-use characters: they stand in no template, and content that holds them is never rendered.
 _OPEN, _CLOSE = "\ue000", "\ue001"
@@ -15,6 +17,9 @@ _SENTINEL = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 
 # The values of "type" in a JSON schema; templates compare and rewrite them, and they carry nothing.
 _TYPE_WORDS = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
+_WORD = re.compile(r"[A-Za-z0-9_.-]{0,64}")
+"""Of these characters alone no control token is written."""
 
 
 class Placeholder(str):
@@ -24,9 +29,11 @@ class Placeholder(str):
     key see the content. It is always true: an empty content does not make a message vanish.
     """
 
-    __slots__ = ("content", "owner", "raw", "table")
+    __slots__ = ("content", "image", "owner", "raw", "table")
 
     content: str
+    image: Attachment | None
+    """Where it stands for an image, and its content is empty."""
     owner: int | None
     raw: bool
     table: "PlaceholderTable"
@@ -43,6 +50,21 @@ class Placeholder(str):
     def __hash__(self) -> int:
         return hash(self.content)
 
+    def __repr__(self) -> str:
+        """As it stands in a list or a mapping that a template prints whole."""
+        return f"'{self}'"
+
+
+class Json(Placeholder):
+    """JSON that the template has made of placeholders. It may cut it: some leave out the last bracket."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        if isinstance(key, slice):
+            return self.table.placeholder(self.content[key], self.owner)
+        return super().__getitem__(key)
+
 
 class Arguments(dict[Any, Any]):
     """The arguments of a call for templates that walk them; `tojson` gives the text that the model wrote."""
@@ -56,13 +78,22 @@ class PlaceholderTable:
     def __init__(self) -> None:
         self._placeholders: list[Placeholder] = []
 
-    def placeholder(self, content: str, owner: int | None, *, raw: bool = False) -> Placeholder:
+    def placeholder(
+        self, content: str, owner: int | None, *, raw: bool = False, kind: type[Placeholder] = Placeholder
+    ) -> Placeholder:
         """A new placeholder. `owner` is its item, None for a tool's text; `tojson` does not quote `raw` JSON."""
         # All are equally long, so that a template that measures a text sees the same at any place. Nine characters
         # are what some templates demand of a call's id.
-        placeholder = Placeholder(f"{_OPEN}{len(self._placeholders):07}{_CLOSE}")
+        placeholder = kind(f"{_OPEN}{len(self._placeholders):07}{_CLOSE}")
         placeholder.content, placeholder.owner, placeholder.raw, placeholder.table = content, owner, raw, self
+        placeholder.image = None
         self._placeholders.append(placeholder)
+        return placeholder
+
+    def image(self, image: Attachment, owner: int) -> Placeholder:
+        """A new placeholder of an image."""
+        placeholder = self.placeholder("", owner)
+        placeholder.image = image
         return placeholder
 
     def joined(self, *parts: str) -> Placeholder:
@@ -70,7 +101,7 @@ class PlaceholderTable:
         joined = Placeholder("".join(parts))
         joined.content = "".join(part.content if isinstance(part, Placeholder) else part for part in parts)
         owners = (part.owner for part in parts if isinstance(part, Placeholder))
-        joined.owner, joined.raw, joined.table = next(owners, None), False, self
+        joined.owner, joined.raw, joined.table, joined.image = next(owners, None), False, self, None
         return joined
 
     def fill(self, value: Any, owner: int | None) -> Any:
@@ -82,6 +113,18 @@ class PlaceholderTable:
                 return {self.placeholder(str(key), owner): self.fill(part, owner) for key, part in value.items()}
             case list() | tuple():
                 return [self.fill(part, owner) for part in value]
+            case _:
+                return value
+
+    def setting(self, value: Any) -> Any:
+        """JSON that a template may look at: a word stays as it is, and no other text becomes template text."""
+        match value:
+            case str():
+                return value if _WORD.fullmatch(value) else self.placeholder(value, None)
+            case dict():
+                return {self.setting(key): self.setting(part) for key, part in value.items()}
+            case list():
+                return [self.setting(part) for part in value]
             case _:
                 return value
 
@@ -128,7 +171,7 @@ def to_json(
         _real(value), ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
     first = next(_placeholders_in(value), None)
-    return text if first is None else first.table.placeholder(text, first.owner)
+    return text if first is None else first.table.placeholder(text, first.owner, kind=Json)
 
 
 def _real(value: Any) -> Any:

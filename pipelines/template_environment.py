@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
@@ -48,6 +48,8 @@ class BoundedTemplate:
         self._environment = environment
         environment.begin(Budget())  # what is constant in a template is computed when it is compiled
         self._template = environment.from_string(text)
+        self.reads = frozenset(meta.find_undeclared_variables(environment.parse(text)) - environment.globals.keys())
+        """The names that it looks up where it does not set them itself in any case."""
 
     def render(self, **variables: Any) -> str:
         """Render it.
@@ -84,6 +86,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 table[name] = self._paid(name, function)
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """A text has the attributes of any text: a template does not see what stands behind a message's."""
+        return super().is_safe_attribute(obj, attr, value) and not (isinstance(obj, str) and not hasattr(str, attr))
 
     def begin(self, budget: Budget) -> None:
         """What this thread renders next has so much to spend."""

@@ -39,6 +39,7 @@ class Trial:
     path: str
     gpu_layers: int
     threads: int
+    projector: str = ""
 
 
 def require(trial: Trial, verdicts: Path) -> str:
@@ -118,8 +119,10 @@ def _tail(file: IO[bytes]) -> str:
 
 
 def _files(trial: Trial) -> Iterator[Path]:
-    """All files of a model: those of a folder, or the parts of a GGUF file."""
+    """All files of a model: those of a folder, or the parts of a GGUF file, and its projector."""
     path = Path(trial.path)
+    if trial.projector:
+        yield Path(trial.projector)
     if path.is_dir():
         patterns = ("*", "additional_chat_templates/*")
         yield from sorted(file for pattern in patterns for file in path.glob(pattern) if file.is_file())

@@ -6,6 +6,7 @@ Run by `trial.py` alone. It says `passed`, or what is wrong as JSON; or what it 
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,16 @@ from tenuto.errors import ModelLoadFailed, TenutoError
 from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
-from tenuto.pipelines.loader import LoadSettings, Source, load_source
+from tenuto.pipelines.finding import Source
+from tenuto.pipelines.images import ImageEncoder
+from tenuto.pipelines.loader import LoadSettings, load_source
 from tenuto.pipelines.trial import Trial
-from tenuto.sessions.items import UserItem
+from tenuto.sessions.items import Attachment, UserItem
 
 # Enough tokens for the kernels that serve prompts, which are others than those that decode.
 _PROMPT = 32
+_PIXELS = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAFUlEQVR42mNkYGRixgZYJCQkhpAEAJG7BBGtOuQBAAAAAElFTkSuQmCC"
+"""An image of 8 x 8 pixels."""
 _MEMORY = 4 << 30
 """Beside twice the files: the library may make a copy of the weights in another order."""
 
@@ -31,13 +36,16 @@ def main(trial: Trial, seconds: int, file_bytes: int) -> None:
     )
     try:
         _bound(trial, seconds, _MEMORY + 2 * file_bytes)
-        pipeline = load_source(Source("tried", trial.kind, Path(trial.path)), settings)
+        projector = Path(trial.projector) if trial.projector else None
+        pipeline = load_source(Source("tried", trial.kind, Path(trial.path), projector=projector), settings)
         if isinstance(pipeline, EmbeddingPipeline):
             _embed(pipeline)
         else:
             _render(pipeline)
             if trial.kind == "gguf":  # MLX computes a token when it loads a model
                 _step(pipeline)
+            if pipeline.images is not None:
+                _look(pipeline, pipeline.images)
     except TenutoError as error:
         _refuse(str(error))
     except MemoryError:
@@ -81,6 +89,17 @@ def _step(pipeline: Pipeline) -> None:
     if not isinstance(sampled, int):
         raise ModelLoadFailed("the model's output is not finite")
     backend.collect(backend.launch([Row(0, _PROMPT, [sampled], sampler)]))
+
+
+def _look(pipeline: Pipeline, encoder: ImageEncoder) -> None:
+    """A small image, as far as to the numbers that a step would take."""
+    [piece, *_] = pipeline.codec.pieces([UserItem("", (Attachment("image", "image/png", _PIXELS),))])
+    ready = threading.Event()
+    while (made := encoder.embeddings(piece, ready.set)) is None:
+        ready.wait()  # the whole process has a bound
+        ready.clear()
+    if not np.isfinite(made.rows).all():
+        raise ModelLoadFailed("what the projector makes of an image is not finite")
 
 
 def _embed(pipeline: EmbeddingPipeline) -> None:

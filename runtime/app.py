@@ -1,11 +1,9 @@
 """The composition root: makes every part of a server, in order, and frees them in reverse. No logic of its own."""
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from time import time
 from typing import Any
 
 import anyio
@@ -13,9 +11,6 @@ import anyio.to_thread
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
-from tenuto.errors import ConfigurationError
-from tenuto.pipelines.embedding import EmbeddingPipeline
-from tenuto.pipelines.loader import LoadSettings, load_any, model_id
 from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
@@ -27,17 +22,15 @@ from tenuto.runtime.dialects.base import DialectServices, MakeDialect
 from tenuto.runtime.dialects.ollama.dialect import ollama
 from tenuto.runtime.dialects.openai.dialect import openai
 from tenuto.runtime.dialects.openai.errors import ERRORS
-from tenuto.runtime.engine.engine import Engine, EngineSettings
-from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.http.application import HttpSettings, application
 from tenuto.runtime.http.auth import Keys, holder, principal_of
 from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.runtime.http.docs_page import DocsApi
 from tenuto.runtime.http.errors import ErrorForm
 from tenuto.runtime.http.openapi import document
-from tenuto.runtime.loop.embedding_client import EmbeddingClient
-from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
-from tenuto.runtime.loop.models import EmbeddingModel, Model, Models, Names
+from tenuto.runtime.loop.life.keeper import Keeper
+from tenuto.runtime.loop.life.loading import LifeSettings
+from tenuto.runtime.loop.models import Models, Names
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
@@ -48,13 +41,18 @@ from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.server import build_server
 from tenuto.runtime.metrics import Metrics
+from tenuto.runtime.model_loading import Loader, available
 from tenuto.runtime.notes import Notebooks
+from tenuto.runtime.pulls import Pulls
+from tenuto.runtime.stored_models import StoredModels
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.principal import Principal, Role
 from tenuto.sessions.storage.store import Store
 from tenuto.tools.approvals import Permission
 from tenuto.tools.builtin import Calculator, Clock, Notes
+from tenuto.tools.egress import Egress
 from tenuto.tools.host import Host
+from tenuto.tools.host.requested import RequestedServers
 from tenuto.tools.mcp_config import ServerConfig, read_mcp_config
 from tenuto.tools.registry import Registry
 
@@ -109,21 +107,24 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
             directory=directory,
             registry=registry,
             policy=_policy(registry, configs, settings),
+            requested=await stack.enter_async_context(
+                RequestedServers(Egress(settings.egress), registry.servers, registry.check)
+            ),
             metrics=metrics,
             expiries=Expiries(settings.client_tool_expires_s, settings.approval_expires_s),
             shared_prefixes=SharedPrefixes(settings.shared_prefixes),
         )
         await stack.enter_async_context(beside(store.keep_trying))
         runner = await stack.enter_async_context(Runner(services, _defaults(settings)))
-
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)
         await stack.enter_async_context(beside(news.follow))
         server = build_server(runner, news, principal_of=principal_of)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
+        pulls = await stack.enter_async_context(Pulls(Egress(settings.egress)))
         own = [*routes(OwnApi(runner, metrics, pool, host.servers)), Route("/mcp", BoundedMessages(mcp))]
-        spoken = _dialects(own, [make(DialectServices(runner)) for make in dialects])
+        spoken = _dialects(own, [make(DialectServices(runner, pulls)) for make in dialects])
         yield App(
             asgi=application(spoken, _keys(settings, folder.owner.secret), _http_settings(settings)),
             errors_of=spoken.errors_of,
@@ -195,54 +196,22 @@ async def beside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator
 
 
 async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Models:
-    """Load all models, one after the other, and start their engines."""
-    _require_distinct(settings.model)
-    threads = max(1, (settings.threads or available_cores()) // len(settings.model))
-    fitting = LoadSettings(
-        slots=settings.slots, cells=settings.context, cache_bytes=settings.cache_bytes, threads=threads
+    """The owner of all models, with those loaded that are to be there from the start."""
+    named = await anyio.to_thread.run_sync(available, settings.model)
+    at_start = len(named) if settings.load == "start" else 1
+    life = LifeSettings(
+        budget=settings.model_memory,
+        keep_s=settings.keep_loaded_s,
+        wait_s=settings.load_wait_s,
+        pins=frozenset(settings.pin),
+        finishes=settings.swap == "finish",
+        named_stay=settings.load == "start",
     )
-    loaded: list[Model] = []
-    embedding: list[EmbeddingModel] = []
-    for name in settings.model:
-        pipeline = await anyio.to_thread.run_sync(load_any, name, fitting)
-        if isinstance(pipeline, EmbeddingPipeline):
-            embedding.append(_embedding_model(pipeline, settings, metrics))
-            stack.push_async_callback(embedding[-1].engine.stop)
-            continue
-        backend, id = pipeline.backend.info, pipeline.codec.info.model
-        limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
-        thread = Engine(pipeline, EngineSettings(host_cache_bytes=settings.host_cache_bytes))
-        engine = EngineClient(id, backend.slots, thread, limits, partial(_meter, metrics, id))
-        stack.push_async_callback(engine.stop)
-        temperature = pipeline.temperature if settings.temperature is None else settings.temperature
-        loaded.append(Model(id, pipeline.codec, engine, backend, time(), temperature))
-    return Models(loaded, Names(settings.alias, settings.strict_model_names), embedding)
-
-
-def _embedding_model(pipeline: EmbeddingPipeline, settings: Settings, metrics: Metrics) -> EmbeddingModel:
-    id, info = pipeline.encoder.info.model, pipeline.embedder.info
-    limits = QueueLimits(settings.queue_limit)
-    engine = EmbeddingClient(id, info, Engine(pipeline), limits, partial(_meter, metrics, id))
-    return EmbeddingModel(id, pipeline.encoder, engine, info, time())
-
-
-def _meter(metrics: Metrics, model: str, usage: RoundUsage) -> None:
-    metrics.round(model, computed=usage.computed, cached=usage.cached, sampled=usage.sampled)
-
-
-def _require_distinct(models: Sequence[str]) -> None:
-    """Found out before anything is loaded: of two models with one id nobody could ask for the second."""
-    by_id: dict[str, str] = {}
-    for model in models:
-        id = model_id(model)
-        if id in by_id:
-            raise ConfigurationError(f"--model {by_id[id]} and --model {model} would both be {id!r}; rename a file")
-        by_id[id] = model
-
-
-def available_cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    keeper = await stack.enter_async_context(Keeper(Loader(settings, metrics, at_start), named, life, StoredModels()))
+    models = Models(keeper, Names(settings.alias, settings.strict_model_names))
+    if settings.load == "start":
+        await keeper.begin()
+    return models
 
 
 def _policy(registry: Registry, configs: tuple[ServerConfig, ...], settings: Settings) -> Policy:

@@ -106,12 +106,32 @@ def _for_people(name: str) -> Callable[[], click.Command]:
     return made
 
 
+def _loaded(name: str) -> Callable[[], click.Command]:
+    def made() -> click.Command:
+        from tenuto.runtime.terminal import loaded_models
+
+        command: click.Command = getattr(loaded_models, name)
+        return command
+
+    return made
+
+
+def _models() -> click.Command:
+    from tenuto.runtime.terminal.model_commands import models
+
+    return models
+
+
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "serve": (_serve, "Load the models and serve them over HTTP and MCP."),
     "mcp": (_mcp, "Speak MCP on stdin and stdout."),
     "chat": (_for_people("chat"), "Chat with a model in the terminal."),
     "launch": (_for_people("launch"), "Start a coding agent against this server: codex, claude, opencode or qwen."),
     "sessions": (_for_people("sessions"), "List, show, export, import, fork and delete sessions."),
+    "ps": (_loaded("ps"), "List the models that the running server has loaded."),
+    "load": (_loaded("load"), "Load a model in the running server, or replace it by a new version."),
+    "unload": (_loaded("unload"), "Unload a model in the running server."),
+    "models": (_models, "Pull, list, show, verify, roll back and remove stored models."),
     "doctor": (_for_people("doctor"), "Report what is installed and what works, and how to fix what does not."),
     "completion": (_for_people("completion"), "Print the shell completion script."),
 }

@@ -67,6 +67,14 @@ def _pairs(value: Any) -> Any:
     return tuple(_pair(each) if isinstance(each, str) else each for each in _several(value))
 
 
+def _formats(value: Any) -> Any:
+    """As pairs; a name alone is for all models."""
+    if isinstance(value, dict):
+        return tuple(value.items())
+    texts = [f"*={each}" if isinstance(each, str) and "=" not in each else each for each in _several(value)]
+    return _pairs(texts)
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
@@ -127,8 +135,29 @@ class Settings(BaseSettings):
         (),
         description="Another name for a model: NAME=MODEL, where NAME may be a glob; in tenuto.toml, also a table.",
     )
+    tool_format: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(_formats)] = Field(
+        (),
+        description="Tool-call format: NAME, or MODEL=NAME, where MODEL may be a glob; default: its template's.",
+    )
     strict_model_names: bool = Field(
         False, description="Refuse unknown model names; a model that is served alone answers to any name otherwise."
+    )
+    load: Literal["start", "request"] = Field(
+        "start", description="When the models are loaded: all at the start, or each at its first request."
+    )
+    model_memory: ByteSize | None = Field(
+        None, gt=0, description="Weights and caches of all loaded models together; idle models make room for others."
+    )
+    pin: Names = Field((), description="Model that is never unloaded by itself.")
+    keep_loaded_s: float | None = Field(
+        None, ge=0, description="Seconds a model stays loaded without use; default: until its room is needed."
+    )
+    load_wait_s: float = Field(300.0, gt=0, description="Seconds a request waits for its model to load.")
+    swap: Literal["finish", "rerender"] = Field(
+        "finish", description="Runs that wait while their model is replaced: finish on its old version, or use the new."
+    )
+    mmproj: UserPath | None = Field(
+        None, description="Projector with which the first model reads images; default: one beside its GGUF file."
     )
     context: int | None = Field(
         None, ge=256, description="Context length per sequence, in tokens; default: the model's own."
@@ -185,6 +214,10 @@ class Settings(BaseSettings):
     )
     agent_permission: Literal["auto", "ask", "deny"] | None = Field(
         None, description="Permission for MCP servers' tools; default: ask, if the client can answer."
+    )
+    egress: Literal["off", "public", "all"] = Field(
+        "off",
+        description="What requests may have called: MCP servers and sources of models; none, public ones, or any.",
     )
     max_tool_rounds: int = Field(16, ge=0, description="Most rounds of server tools before the model must answer.")
     client_tool_expires_s: float = Field(

@@ -60,6 +60,8 @@ def _log_to_stderr(level: str) -> None:
         stream=sys.stderr,
     )
     logging.getLogger("tenuto").setLevel(level.upper())
+    for name in ("httpx2", "httpcore2", "mcp.client"):  # they tell whole URLs, which may hold keys
+        logging.getLogger(name).setLevel(logging.ERROR)
     logging.captureWarnings(True)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tenuto.sessions.items import Item
 from tenuto.sessions.ledger import Ledger
@@ -108,8 +109,29 @@ class AddTold:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveProgress:
+    """Keep where a leg stands that goes on after a crash. What it sampled before that is no open round's any more."""
+
+    leg_id: str
+    session_uid: str
+    progress: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AddSampled:
+    """Keep what an open round of a leg has sampled from its token number `start` on; it takes the place of what was
+    kept from there before. `logprobs` is their stored form, where they are told."""
+
+    leg_id: str
+    session_uid: str
+    start: int
+    tokens: tuple[int, ...]
+    logprobs: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EndLeg:
-    """Keep how the leg of a run that is under way has ended, if there is one."""
+    """Keep how the leg of a run that is under way has ended, if there is one, and nothing more of its open round."""
 
     end: LegEnd
 
@@ -182,6 +204,8 @@ Change = (
     | SaveRun
     | BeginLeg
     | AddTold
+    | SaveProgress
+    | AddSampled
     | EndLeg
     | DeleteLeg
     | SaveCall
@@ -192,7 +216,7 @@ Change = (
     | Describe
 )
 
-Beside = SaveRun | BeginLeg | AddTold | EndLeg | DeleteLeg | SaveCall | SavePause | SaveKey
+Beside = SaveRun | BeginLeg | AddTold | SaveProgress | AddSampled | EndLeg | DeleteLeg | SaveCall | SavePause | SaveKey
 """What is kept with a session and is no part of it."""
 
 

@@ -104,6 +104,9 @@ class LegRecord:
     usage: dict[str, Any] | None = None
     answer: dict[str, Any] | None = None
     """What its client was told at the end besides its events."""
+    progress: dict[str, Any] | None = None
+    """Of one that goes on after a crash, while it is under way: where it stands, beside what it has told and
+    sampled."""
 
     def ended(self, end: "LegEnd") -> "LegRecord":
         """The same, over."""
@@ -114,7 +117,19 @@ class LegRecord:
             ended_at=end.ended_at,
             usage=end.usage,
             answer=end.answer,
+            progress=None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedLeg:
+    """A leg that was under way when its process ended: what it has told, in the pieces in which it was kept, and the
+    tokens of its open round that were sampled, with their logprobs where these are told."""
+
+    record: LegRecord
+    told: tuple[str, ...]
+    sampled: tuple[int, ...]
+    logprobs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def expect_bounded(schema: Mapping[str, Any], param: str) -> None:
 
 def expect_valid(schema: Mapping[str, Any], param: str) -> None:
     """Raise InvalidRequest, with the place in its words, where what is small enough breaks the rules of its draft."""
-    if (problem := _malformed(schema)) is not None:
+    if (problem := malformed(schema)) is not None:
         raise InvalidRequest(f"{param}: not a JSON schema: {problem}", param)
 
 
@@ -133,7 +133,7 @@ def _resolved(root: Mapping[str, Any], reference: Any) -> Any:
     return place if isinstance(place, dict) else _ANYTHING if isinstance(place, bool) else None
 
 
-def _malformed(schema: Mapping[str, Any]) -> str | None:
+def malformed(schema: Mapping[str, Any]) -> str | None:
     """What the rules of its draft, or of 2020-12, say against it."""
     draft = schema.get("$schema")
     if isinstance(draft, str) and not _DRAFTS.fullmatch(draft):

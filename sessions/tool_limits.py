@@ -20,8 +20,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 Description = Annotated[str, Field(max_length=MOST_DESCRIPTION)]
 
 
-def expect_within(tools: Mapping[str, ToolSpec]) -> None:
-    """Hold tools, by their places in what was sent, to what one of them alone does not tell.
+def expect_within(tools: Mapping[str, ToolSpec], schema: str = "parameters") -> None:
+    """Hold tools, by their places in what was sent, to what one of them alone does not tell. `schema` is the field that
+    has one's parameters.
 
     Raises:
         InvalidRequest: two have one name, a schema is too large, or all together are.
@@ -32,7 +33,7 @@ def expect_within(tools: Mapping[str, ToolSpec]) -> None:
         if tool.name in names:
             raise InvalidRequest(f"{place}.name: there are two tools named {tool.name!r}", f"{place}.name")
         names.add(tool.name)
-        expect_bounded(tool.parameters, f"{place}.parameters")
+        expect_bounded(tool.parameters, f"{place}.{schema}")
         size += len(tool.description) + len(to_json(tool.parameters))
         if size > MOST_TOOL_BYTES:
             raise InvalidRequest(f"tools: descriptions and schemas take more than {MOST_TOOL_BYTES} bytes", "tools")

@@ -3,6 +3,8 @@
 No HTTP here: each dialect maps these classes to its own status and wire form.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 
@@ -10,11 +12,12 @@ class TenutoError(Exception):
     """Base of every error that we raise on purpose. Its text is meant for the caller."""
 
     code: ClassVar[str] = "internal"
+    _data: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def data(self) -> dict[str, Any]:
         """What a program may want to read besides the text: JSON values only."""
-        return {}
+        return dict(self._data)
 
 
 class InvalidRequest(TenutoError):
@@ -49,11 +52,7 @@ class MissingToolResults(InvalidRequest):
             f"tool results are missing for {', '.join(missing)}; the results received so far are kept", "messages"
         )
         self.missing = missing
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The ids that are still missing."""
-        return {"missing_tool_call_ids": self.missing}
+        self._data = {"missing_tool_call_ids": missing}
 
 
 class ContextTooLong(InvalidRequest):
@@ -70,8 +69,7 @@ class ContextTooLong(InvalidRequest):
         at_least: bool = False,
         text: str | None = None,
     ) -> None:
-        self.text = text
-        """Which of several texts it is, as in `input[0]`."""
+        self.text = text  # which of several texts it is, as in `input[0]`
         self.prompt_tokens, self.limit, self.fork_at, self.at_least = prompt_tokens, limit, fork_at, at_least
         self.size = f"at least {prompt_tokens}" if at_least else str(prompt_tokens)
         """How many tokens the prompt has, in words."""
@@ -207,11 +205,7 @@ class SessionBusy(Conflict):
     def __init__(self, session_id: str, run_id: str, retry_after_s: float = 1.0) -> None:
         super().__init__(f"session {session_id!r} is busy with run {run_id}")
         self.session_id, self.run_id, self.retry_after_s = session_id, run_id, retry_after_s
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The run that is open."""
-        return {"run_id": self.run_id}
+        self._data = {"run_id": run_id}
 
 
 class SessionPaused(Conflict):
@@ -222,11 +216,7 @@ class SessionPaused(Conflict):
     def __init__(self, session_id: str, run_id: str, pause_id: str, reason: str) -> None:
         super().__init__(f"session {session_id!r} waits for {reason} {pause_id} in run {run_id}; answer it first")
         self.session_id, self.run_id, self.pause_id, self.reason = session_id, run_id, pause_id, reason
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The run and the pause that is to be answered."""
-        return {"run_id": self.run_id, "pause_id": self.pause_id, "reason": self.reason}
+        self._data = {"run_id": run_id, "pause_id": pause_id, "reason": reason}
 
 
 class AlreadyDecided(Conflict):
@@ -318,10 +308,37 @@ class ServerUnreachable(TenutoError):
     code = "server_unreachable"
 
 
+class McpServerFailed(InvalidRequest):
+    """An MCP server that the request brings by its URL cannot be used. `param` names it; nothing has been begun."""
+
+    code = "mcp_server_failed"
+
+    def __init__(self, label: str, why: str, param: str) -> None:
+        super().__init__(f"{param}: the tools of the MCP server {label!r} cannot be listed: {why}", param)
+        self.label = label
+        self._data = {"server": label}
+
+
 class ModelLoadFailed(TenutoError):
     """A model cannot be loaded: the file is missing, broken, or needs what is not installed."""
 
     code = "model_load_failed"
+
+
+class ModelNotLoaded(TenutoError):
+    """A model is not loaded now, and nothing has been begun with it. Who can wait loads it and tries again."""
+
+    code = "model_not_loaded"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"the model {id!r} is not loaded now; try again")
+        self.id = id
+
+
+class NoRoomForModel(Overloaded):
+    """A model cannot be loaded now, since those that are loaded are in use; the text has the numbers."""
+
+    code = "no_room_for_model"
 
 
 class ConfigurationError(TenutoError):

@@ -15,8 +15,14 @@ Start = Callable[..., Server]
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-# How long an example takes to make or to try is the machine's affair.
-hypothesis.settings.register_profile("tenuto", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# How long an example takes to make or to try is the machine's affair. The examples are the same in each run, so that a
+# change is judged by what it changes; with EXPLORE=1 they are others each time.
+hypothesis.settings.register_profile(
+    "tenuto",
+    deadline=None,
+    derandomize=not os.environ.get("EXPLORE"),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("tenuto")
 
 

@@ -65,14 +65,19 @@ def decide(
     request_setting: Permission | None,
     client_can_answer: bool,
     remembered: bool,
+    has_entry: bool = True,
 ) -> Verdict:
     """Decide about one call.
 
     `server_setting` is what the server's entry says of this tool, `global_setting` what `--agent-permission` says.
     `client_can_answer`: the request opted into events, so that its client can be asked. `remembered`: a person has
-    approved this tool for the rest of the session. A request only ever tightens.
+    approved this tool for the rest of the session. `has_entry` is false of a server that a request has brought. A
+    request only ever tightens.
     """
-    verdict = _settled(tool_name, builtin, server_setting, global_setting, client_can_answer or remembered)
+    verdict = _settled(tool_name, builtin, server_setting, global_setting)
+    if verdict is None and (client_can_answer or remembered):
+        verdict = Verdict(Permission.ASK, "No permission is configured for it, so a person is asked.")
+    verdict = verdict or _denied(tool_name, has_entry=has_entry)
     if request_setting is not None and request_setting.strictness > verdict.permission.strictness:
         denied = f"The tool call {tool_name} was denied: " if request_setting is Permission.DENY else ""
         verdict = Verdict(request_setting, f"{denied}the request's agent_permission is {request_setting.value}.")
@@ -86,9 +91,8 @@ def _settled(
     builtin: bool,
     server_setting: Permission | None,
     global_setting: Permission | None,
-    can_be_asked: bool,
-) -> Verdict:
-    """What the configuration says, before the request has its word."""
+) -> Verdict | None:
+    """What the configuration says, before the request has its word; None where it says nothing."""
     if builtin:
         return Verdict(Permission.AUTO, "Built-in tools need no permission.")
     for setting, place in ((server_setting, "its server's entry"), (global_setting, "--agent-permission")):
@@ -96,10 +100,14 @@ def _settled(
             return Verdict(setting, f"The tool call {tool_name} was denied: {place} says deny.")
         if setting is not None:
             return Verdict(setting, f"{place[0].upper()}{place[1:]} says {setting.value}.")
-    if can_be_asked:
-        return Verdict(Permission.ASK, "No permission is configured for it, so a person is asked.")
+    return None
+
+
+def _denied(tool_name: str, *, has_entry: bool) -> Verdict:
+    """Nobody has said a word, and nobody can be asked for one."""
+    entry = 'set "permission" in its server\'s entry of the MCP configuration, or ' if has_entry else ""
     return Verdict(
         Permission.DENY,
-        f"The tool call {tool_name} was denied: it needs permission and nobody can be asked. To allow it, set "
-        '"permission" in its server\'s entry of the MCP configuration, or start with --agent-permission auto or ask.',
+        f"The tool call {tool_name} was denied: it needs permission and nobody can be asked. To allow it, {entry}start "
+        "with --agent-permission auto or ask.",
     )

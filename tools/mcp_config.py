@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tenuto.errors import ConfigurationError
 from tenuto.tools.approvals import Permission, Rules
+from tenuto.tools.egress import Egress
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
 
@@ -49,11 +50,15 @@ class StdioTarget:
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """A server to reach over HTTP. Its headers and its URL's query may hold secrets, so they are not shown."""
+    """A server to reach over HTTP. Its headers and its URL's query may hold secrets, so they are not shown.
+
+    `egress` says where one may be that a request has brought; None: it was configured, and may be anywhere.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     kind: HttpKind = "auto"
+    egress: Egress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class ServerConfig:
     """One MCP server. `name` is its label in the file with anything but [a-zA-Z0-9_-] replaced.
 
     `permission` is looked up by the server's own tool names. `start_timeout_s` covers the connection and the first
-    listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time.
+    listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time. `most_listed_bytes` bounds a
+    listing by the JSON text of its descriptions and schemas.
     """
 
     name: str
@@ -80,6 +86,7 @@ class ServerConfig:
     max_concurrency: int = 8
     disabled: bool = False
     tools: tuple[tuple[str, ToolSettings], ...] = ()
+    most_listed_bytes: int = 32 << 20
 
     def timeout_of(self, tool: str) -> float:
         """What one call of this tool may take. Of several globs that match, the shortest time wins."""

@@ -1,7 +1,7 @@
 """All tools of all servers under the names that models see, and the one way to call them."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,6 +71,11 @@ class Registry:
         self._listed: dict[str, Exported] = {}
         self._seen: dict[str, Exported] = {}
         self._gates: dict[str, Gate] = {}
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of all servers."""
+        return tuple(self._servers)
 
     async def refresh(self) -> None:
         """Ask every server for its tools. One that fails to say lists none, and the others are not affected."""
@@ -156,6 +161,14 @@ class Registry:
             limits = self._limits_of(found)
             gate = self._gates[found.name] = Gate(found.name, limits.concurrency, limits.waiting)
         return gate
+
+
+def by_server(tools: Iterable[Exported]) -> dict[str, list[Exported]]:
+    """Tools by the names of their servers, in their order."""
+    found: dict[str, list[Exported]] = {}
+    for tool in tools:
+        found.setdefault(tool.server, []).append(tool)
+    return found
 
 
 async def _check_here(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:

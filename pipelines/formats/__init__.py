@@ -1,16 +1,125 @@
-"""The tool-call formats, and which of them a model speaks. A new family is a file here and a line below."""
+"""The tool-call formats, and which of them a model speaks. A new family is a file here and some lines below."""
 
-from tenuto.pipelines.formats import hermes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.formats import (
+    apertus,
+    command_r,
+    deepseek,
+    functionary,
+    gemma,
+    gigachat,
+    glm,
+    granite,
+    harmony,
+    hermes,
+    kimi,
+    lfm2,
+    llama3,
+    llama4,
+    minicpm,
+    minimax,
+    mistral,
+    nemotron,
+    phi4,
+    qwen_coder,
+    seed_oss,
+    solar,
+)
 from tenuto.pipelines.formats.base import Format, Surroundings
-from tenuto.pipelines.formats.plain import Plain
+from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
 
-_DETECTORS = (hermes.detect,)
+_DETECTORS: tuple[Callable[[Surroundings], Format | None], ...] = (
+    hermes.detect,
+    qwen_coder.detect,
+    llama3.detect,
+    mistral.detect,
+    deepseek.detect,
+    glm.detect,
+    kimi.detect,
+    minimax.detect,
+    granite.detect,
+    phi4.detect,
+    nemotron.detect,
+    seed_oss.detect,
+    apertus.detect,
+    minicpm.detect,
+    gigachat.detect,
+    llama4.detect,
+    command_r.detect,
+    functionary.detect,
+    harmony.detect,
+    gemma.detect,
+    lfm2.detect,
+    solar.detect,
+)
 
 
-def format_of(surroundings: Surroundings) -> Format:
-    """The first format that recognises itself; a model that none recognises writes plain text."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A format, and in words why it was taken."""
+
+    form: Format
+    why: str
+
+
+def plain(surroundings: Surroundings) -> CallFormat:
+    """The format of a model that calls no tools: a turn is reasoning and text."""
+    return CallFormat("plain", surroundings.vocabulary, (), reasoning_of(surroundings))
+
+
+FORMATS: Mapping[str, Callable[[Surroundings], Format]] = {
+    "hermes": hermes.of,
+    "qwen3-coder": qwen_coder.of,
+    "llama3": llama3.of,
+    "mistral": mistral.listed,
+    "mistral-named": mistral.named,
+    "deepseek": deepseek.fenced,
+    "deepseek-v3.1": deepseek.bare,
+    "deepseek-v3.2": deepseek.tagged,
+    "deepseek-v4": deepseek.tagged_later,
+    "glm": glm.of,
+    "hunyuan": glm.hunyuan,
+    "kimi-k2": kimi.of,
+    "minimax-m2": minimax.m2,
+    "minimax-m1": minimax.m1,
+    "granite": granite.of,
+    "phi4": phi4.of,
+    "nemotron": nemotron.of,
+    "apriel": nemotron.apriel,
+    "seed-oss": seed_oss.of,
+    "apertus": apertus.of,
+    "minicpm": minicpm.of,
+    "gigachat": gigachat.of,
+    "gigachat-3.0": gigachat.message,
+    "llama4": llama4.of,
+    "command-r": command_r.of,
+    "functionary-v3.1": functionary.of,
+    "gpt-oss": harmony.of,
+    "gemma4": gemma.of,
+    "lfm2": lfm2.of,
+    "solar-open": solar.of,
+    "plain": plain,
+}
+"""By the names that settings use."""
+
+
+def format_of(surroundings: Surroundings, wanted: str | None = None) -> Chosen:
+    """The format that is wanted, or the first that recognises itself; a model that none recognises writes plain text.
+
+    Raises:
+        ModelLoadFailed: no format has the wanted name.
+    """
+    if wanted is not None:
+        if wanted not in FORMATS:
+            raise ModelLoadFailed(f"there is no tool-call format {wanted!r}; there are {', '.join(sorted(FORMATS))}")
+        return Chosen(FORMATS[wanted](surroundings), "as it was set")
     for detect in _DETECTORS:
         found = detect(surroundings)
         if found is not None:
-            return found
-    return Plain(surroundings)
+            return Chosen(found, f"the model's chat template writes a call as {surroundings.call!r}")
+    if surroundings.call:
+        return Chosen(plain(surroundings), f"no format writes a call as the template does: {surroundings.call!r}")
+    return Chosen(plain(surroundings), "the model's chat template writes no calls")

@@ -5,16 +5,41 @@ Tolerant: members may come in any order and with any white space. Never raises o
 
 import json
 import re
+from dataclasses import dataclass
 from typing import NoReturn
 
+from pydantic_core import from_json
+
+from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
 from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
 
-_NAME = re.compile(r'\s*\{\s*"name"\s*:\s*("(?:[^"\\\n]|\\.)*")')
-_ARGUMENTS = re.compile(r'\s*,\s*"arguments"\s*:\s*(?=\{)')
 _SPACE = re.compile(r"\s*")
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
 
 
-class _Json:
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The members of a call, and those with strings that may stand before its name."""
+
+    name: str = "name"
+    arguments: str = "arguments"
+    before: tuple[str, ...] = ()
+
+    def name_at(self, text: str) -> re.Match[str] | None:
+        """The call's name as JSON, where it begins with it."""
+        skipped = "|".join(re.escape(json.dumps(key)) for key in self.before)
+        skipped = rf"(?:(?:{skipped})\s*:\s*{_STRING}\s*,\s*)*" if skipped else ""
+        return re.match(rf'\s*\{{\s*{skipped}"{self.name}"\s*:\s*({_STRING})', text)
+
+    def arguments_at(self, text: str, place: int) -> re.Match[str] | None:
+        """Where an object of arguments begins, right after the name."""
+        return re.compile(rf'\s*,\s*"{self.arguments}"\s*:\s*(?=\{{)').match(text, place)
+
+
+USUAL = Keys()
+
+
+class JsonText:
     """Follows JSON text character by character: whether it is inside of a string, and how deep."""
 
     def __init__(self) -> None:
@@ -46,20 +71,27 @@ class JsonCall:
     """A call of the form {"name": NAME, "arguments": {...}}.
 
     The name and then the arguments are told as they come if they come in this order, else when the call is closed.
+    `ends`: the call ends with its object.
     """
 
-    def __init__(self, index: int) -> None:
-        self.text = ""
-        """All that was written."""
+    def __init__(self, index: int, keys: Keys = USUAL, *, ends: bool = False) -> None:
+        self.rest: str | None = None
+        """What was pushed beyond the call's own end; None while that has not come."""
+        self._keys, self._ends = keys, ends
         self._index = index
         self._name: str | None = None
         self._name_end = 0
         self._odd = False
         self._arguments_at: int | None = None
         self._arguments: str | None = None
-        self._told = 0
-        self._value = _Json()
-        self._whole = _Json()
+        self._written = Written()
+        self._value = JsonText()
+        self._whole = JsonText()
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        return str(self._written)
 
     @property
     def started(self) -> bool:
@@ -73,20 +105,20 @@ class JsonCall:
 
     def push(self, text: str) -> list[TurnEvent]:
         """Read on."""
-        self.text += text
         rest: str | None = text
         while rest:
             end = self._whole.follow(rest)
             rest = None if end is None else rest[end:]
-        events = self._read_name()
-        if self._name is not None and not self._odd:
-            events += self._read_arguments()
-        return events
+            if rest is not None and self._ends:
+                text, self.rest = text[: len(text) - len(rest)], rest
+                break
+        self._written.add(text)
+        return self._read_head() if self._arguments_at is None else self._read_arguments(text)
 
     def close(self) -> list[TurnEvent]:
         """The call is whole; what was not told yet comes now."""
         try:
-            name, arguments = _read_call(self.text)
+            name, arguments = _read_call(self.text, self._keys)
         except (ValueError, RecursionError) as error:
             return [self.broken(str(error) or type(error).__name__)]
         events: list[TurnEvent] = []
@@ -102,7 +134,7 @@ class JsonCall:
     def is_whole(self) -> bool:
         """Whether it could be closed here."""
         try:
-            _read_call(self.text)
+            _read_call(self.text, self._keys)
         except (ValueError, RecursionError):
             return False
         return True
@@ -111,14 +143,29 @@ class JsonCall:
         """What is to be told of a call that is none."""
         return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
 
-    def _read_name(self) -> list[TurnEvent]:
-        if self._name is not None or self._odd:
+    def _read_head(self) -> list[TurnEvent]:
+        """Read the name, and where the arguments begin."""
+        if self._odd:
             return []
-        found = _NAME.match(self.text)
+        text = self.text
+        events: list[TurnEvent] = []
+        if self._name is None:
+            found = self._keys.name_at(text[:LONGEST_HEAD])
+            if found is None:
+                self._odd = len(text) >= LONGEST_HEAD
+                return []
+            events = self._start(found)
+        limit = self._name_end + LONGEST_HEAD
+        found = None if self._odd else self._keys.arguments_at(text[:limit], self._name_end)
         if found is None:
-            return []
+            self._odd = self._odd or len(text) >= limit
+            return events
+        self._arguments_at = found.end()
+        return events + self._read_arguments(text[found.end() :])
+
+    def _start(self, found: re.Match[str]) -> list[TurnEvent]:
         try:
-            name = json.loads(found[1])
+            name = from_json(found[1])
         except ValueError:
             name = ""
         if not name:
@@ -127,30 +174,28 @@ class JsonCall:
         self._name, self._name_end = name, found.end()
         return [CallStarted(self._index, name)]
 
-    def _read_arguments(self) -> list[TurnEvent]:
+    def _read_arguments(self, piece: str) -> list[TurnEvent]:
         if self._arguments is not None:
             return []
-        if self._arguments_at is None:
-            found = _ARGUMENTS.match(self.text, self._name_end)
-            if found is None:
-                return []
-            self._arguments_at = self._told = found.end()
-        piece = self.text[self._told :]
         end = self._value.follow(piece)
         if end is not None:
+            text = self.text
+            self._arguments = text[self._arguments_at : len(text) - (len(piece) - end)]
             piece = piece[:end]
-            self._arguments = self.text[self._arguments_at : self._told + end]
-        self._told += len(piece)
         return [CallArguments(self._index, piece)] if piece else []
 
 
-def _read_call(text: str) -> tuple[str, str]:
+def _read_call(text: str, keys: Keys) -> tuple[str, str]:
     """Name and arguments of a whole call. Raises ValueError with the reason in words."""
     members = _members(text)
-    name = json.loads(members.get("name", "null"))
+    name = from_json(members.get(keys.name, "null"))  # which refuses half a character: it cannot be sent to anybody
     if not isinstance(name, str) or not name:
         raise ValueError("the call names no tool")
-    raw = members.get("arguments", "{}")
+    return name, read_arguments(members.get(keys.arguments, "{}"))
+
+
+def read_arguments(raw: str) -> str:
+    """The arguments of a call as the text of a JSON object. Raises ValueError with the reason in words."""
     arguments = json.loads(raw, parse_constant=_refuse_constant)
     if isinstance(arguments, str):
         # Some models write the arguments as JSON in a string.
@@ -159,7 +204,7 @@ def _read_call(text: str) -> tuple[str, str]:
         raw, arguments = "{}", {}
     if not isinstance(arguments, dict):
         raise ValueError("the arguments are not a JSON object")
-    return name, raw
+    return raw
 
 
 def _members(text: str) -> dict[str, str]:

@@ -1,31 +1,28 @@
-"""What parsers of turns have in common: tokens as text and markers, and text without white space at its ends."""
+"""Text while it streams: without white space at its ends, and without what may be about to become a marker."""
 
-from collections.abc import Iterable
-
-from tenuto.pipelines.content import StreamDecoder
-from tenuto.pipelines.formats.base import Marker
-from tenuto.pipelines.vocabulary import Vocabulary
+LONGEST_HEAD = 512
+"""Characters in which a call's name, or an argument's, has to be over: more are none. Each piece is looked at anew."""
 
 
-class MarkedTokens:
-    """Sampled tokens as text and those markers that are tokens of their own. Other reserved tokens give nothing."""
+class Written:
+    """Text that comes in pieces, put together when it is asked for."""
 
-    def __init__(self, vocabulary: Vocabulary, markers: Iterable[Marker]) -> None:
-        self._decoder = StreamDecoder(vocabulary)
-        self._markers = {marker.id: marker for marker in markers if marker.id is not None}
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
 
-    def push(self, token: int) -> list[str | Marker]:
-        """What has become whole with this token."""
-        marker = self._markers.get(token)
-        if marker is not None:
-            return [*self.flush(), marker]
-        text = self._decoder.push(token)
-        return [text] if text else []
+    def add(self, text: str) -> None:
+        """Go on by a piece."""
+        self._pieces.append(text)
 
-    def flush(self) -> list[str | Marker]:
-        """What is left of a character that was cut."""
-        text = self._decoder.flush()
-        return [text] if text else []
+    def take(self) -> str:
+        """All of it, and begin anew."""
+        text, self._pieces = str(self), []
+        return text
+
+    def __str__(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
 
 
 class TrimmedText:
@@ -33,28 +30,28 @@ class TrimmedText:
 
     def __init__(self, *, keep_start: bool) -> None:
         self._keep_start = keep_start
-        self._held = ""
+        self._held = Written()
         self._begun = False
 
     def push(self, text: str) -> str:
         """The text that may be shown now."""
-        text = self._held + text
-        shown = text.rstrip()
-        self._held = text[len(shown) :]
-        if not shown or self._begun or self._keep_start:
-            self._begun = self._begun or bool(shown)
-            return shown
-        self._begun = True
-        return shown.lstrip()
+        said = text.rstrip()
+        shown = self._held.take() + said if said else ""
+        self._held.add(text[len(said) :])
+        if shown and not self._begun and not self._keep_start:
+            shown = shown.lstrip()
+        self._begun = self._begun or bool(shown)
+        return shown
 
     def drop(self) -> None:
         """Forget the white space that is held back: no text follows it."""
-        self._held = ""
+        self._held.take()
 
     def skip_start(self) -> None:
         """Where no text was shown so far, leave out the white space before the first."""
         if not self._begun:
-            self._held, self._keep_start = "", False
+            self.drop()
+            self._keep_start = False
 
 
 def held_back(text: str, marker: str) -> int:

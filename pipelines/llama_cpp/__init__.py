@@ -4,6 +4,7 @@ from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the 
 from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, bytes_per_token
 from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
 from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings
 from tenuto.pipelines.llama_cpp.text_encoder import LlamaTextEncoder
 from tenuto.pipelines.llama_cpp.tokenizer import LlamaTokenizer
@@ -16,6 +17,7 @@ __all__ = [
     "LlamaTextEncoder",
     "LlamaTokenizer",
     "Model",
+    "Projector",
     "bytes_per_token",
     "longest_text",
     "openmp",

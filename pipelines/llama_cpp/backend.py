@@ -21,9 +21,11 @@ from tenuto.pipelines.backend import (
     TokenLogprob,
 )
 from tenuto.pipelines.checks import check_rows
+from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
 from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings, how_it_shares
 
@@ -54,7 +56,7 @@ class LlamaBackend:
         ModelLoadFailed: the model is of a kind that cannot be served, or does not fit into memory.
     """
 
-    def __init__(self, model: Model, settings: LlamaSettings) -> None:
+    def __init__(self, model: Model, settings: LlamaSettings, projector: Projector | None = None) -> None:
         if not model.is_decoder:
             raise ModelLoadFailed(
                 f"{model.path}: only models that generate text by themselves, or embed, can be served"
@@ -64,7 +66,7 @@ class LlamaBackend:
             model,
             streams=settings.slots,
             cells=settings.cells,
-            batch_tokens=max(settings.batch_tokens, settings.slots),
+            batch_tokens=max(settings.batch_tokens, settings.slots, 1 if projector is None else projector.least_batch),
             threads=settings.threads,
         )
         self._streams = list(range(settings.slots))
@@ -80,6 +82,7 @@ class LlamaBackend:
             batch_tokens=self._context.batch_tokens,
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
+            reads_images=projector is not None,
             description=model.description,
             weights=model.weights,
             runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
@@ -96,13 +99,13 @@ class LlamaBackend:
         """How many threads the next step gets: fewer than were given while other processes want the processors."""
         return self._context.threads
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> LlamaSampler:
-        """Sampling state for one round of a sequence that ends with the tokens `before`.
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> LlamaSampler:
+        """Sampling state for one round of a sequence that ended with the tokens `before` and has sampled `said` so far.
 
         Raises:
             ValueError: a parameter is out of its range.
         """
-        return LlamaSampler(sampling, before, Size(self._model.vocabulary, self._info.context))
+        return LlamaSampler(sampling, before, Size(self._model.vocabulary, self._info.context), said)
 
     def launch(self, rows: Sequence[Row]) -> LlamaPending:
         """Begin a step over rows of different slots; the last step must have been collected.
@@ -114,11 +117,18 @@ class LlamaBackend:
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
         check_rows(rows, self._info, self._model.vocabulary, self._length, LlamaSampler)
+        if rows[0].embeddings is not None:
+            return self._launch_piece(rows[0], rows[0].embeddings)
         self._pack([row.slot for row in rows])
         # Neighbouring streams share a pass only where the batch holds them in order.
         order = sorted(range(len(rows)), key=lambda index: self._streams[rows[index].slot])
         self._context.decode([self._feed(rows[index]) for index in order])
         self._pending = LlamaPending(rows, order)
+        return self._pending
+
+    def _launch_piece(self, row: Row, made: Embeddings) -> LlamaPending:
+        self._context.decode_piece(self._streams[row.slot], made, wants_logits=row.sampler is not None)
+        self._pending = LlamaPending([row], [0])
         return self._pending
 
     def collect(self, pending: Pending) -> Sampled:
@@ -147,7 +157,8 @@ class LlamaBackend:
         if tokens < held and not self._info.can_truncate:
             raise ValueError("this model's cache can only be forked whole")
         if tokens:
-            self._context.load(self._streams[target], self._context.save(self._streams[source]), held)
+            stream = self._streams[source]
+            self._context.load(self._streams[target], self._context.save(stream), held, self._context.extents(stream))
             self.truncate(target, tokens)
 
     def truncate(self, slot: int, tokens: int) -> bool:
@@ -169,7 +180,7 @@ class LlamaBackend:
         """Copy a slot's cache out, as an array of bytes. The slot stays."""
         tokens = self._length(slot)
         data = self._context.save(self._streams[slot])
-        return Snapshot(tokens, data.nbytes, data)
+        return Snapshot(tokens, data.nbytes, data, self._context.extents(self._streams[slot]))
 
     def restore(self, slot: int, snapshot: Snapshot) -> None:
         """Copy a cache into a slot, which is empty. `data` may be any buffer of the bytes that `snapshot` gave.
@@ -179,7 +190,8 @@ class LlamaBackend:
             GenerationFailed: the bytes are not of this model and number of slots; the slot is empty.
         """
         self._length(slot)
-        self._context.load(self._streams[slot], np.frombuffer(snapshot.data, np.uint8), snapshot.tokens)
+        data = np.frombuffer(snapshot.data, np.uint8)
+        self._context.load(self._streams[slot], data, snapshot.tokens, snapshot.extents)
 
     def wait(self) -> None:
         """Wait for the step that is under way; collect does so by itself."""
@@ -260,7 +272,8 @@ class LlamaBackend:
         ends, total = {}, 0
         for index in step.order:
             total += len(step.rows[index].tokens)
-            ends[index] = total - 1
+            # A piece may have come in several batches; the last logits are its own.
+            ends[index] = total - 1 if step.rows[index].embeddings is None else -1
         return ends
 
 

@@ -8,7 +8,7 @@ after a step that failed; it can only be cleared. Engine thread only.
 import ctypes
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import llama_cpp as lib
@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
 from tenuto.pipelines.embedding import TextTokens
+from tenuto.pipelines.images import Embeddings
+from tenuto.pipelines.llama_cpp import pieces
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
+from tenuto.pipelines.llama_cpp.pieces import Extents, PieceBatch
 from tenuto.pipelines.llama_cpp.team import Team
 
 # The library allocates what it keeps of each cell without a check, beside the cache itself.
@@ -35,6 +38,8 @@ class Feed:
     start: int
     tokens: Sequence[int] | TextTokens
     wants_logits: bool
+    position: int | None = None
+    """Of the first of them, where it is another number than `start`."""
 
 
 class Context:
@@ -52,6 +57,7 @@ class Context:
         self._model = model
         self.cells, self.batch_tokens = cells, batch_tokens
         self._lengths: list[int | None] = [0] * streams
+        self._extents: list[Extents] = [()] * streams
         self._vocabulary = model.vocabulary
         self._pointer: Any = _open(model, streams, cells, batch_tokens, threads)
         self._memory = lib.llama_get_memory(self._pointer)
@@ -83,18 +89,49 @@ class Context:
         Raises:
             GenerationFailed: the step failed; its streams are undefined.
         """
-        self._batch.fill(feeds)
+        self._batch.fill([self._placed(feed) for feed in feeds])
         self._outputs = 0
         for feed in feeds:
             self._lengths[feed.stream] = None
-        status = timed_decode(self._pointer, self._batch, self._team, self._model)
+        self._step(self._batch)
+        for feed in feeds:
+            self._lengths[feed.stream] = feed.start + len(feed.tokens)
+        self._outputs = sum(feed.wants_logits for feed in feeds)
+
+    def decode_piece(self, stream: int, made: Embeddings, *, wants_logits: bool) -> None:
+        """Feed a piece of an image to a stream, which has room for it, in as many steps as its rows need.
+
+        Raises:
+            GenerationFailed: a step failed; the stream is undefined.
+        """
+        begin, extents = self.length(stream), self._extents[stream]
+        first = pieces.position(extents, begin)
+        assert first is not None, "a stream ends with a whole piece"
+        self._outputs, self._lengths[stream] = 0, None
+        if made.attends_all:
+            lib.llama_set_causal_attn(self._pointer, False)
+        try:
+            for batch in pieces.batches(made, stream, first, self.batch_tokens, wants_logits=wants_logits):
+                self._step(batch)
+                lib.llama_synchronize(self._pointer)  # what is fed is freed
+        finally:
+            if made.attends_all:
+                lib.llama_set_causal_attn(self._pointer, True)
+        self._lengths[stream] = end = begin + len(made.rows)
+        if made.extent != len(made.rows):
+            self._extents[stream] = (*extents, (begin, end, made.extent))
+        self._outputs = int(wants_logits)
+
+    def _placed(self, feed: Feed) -> Feed:
+        extents = self._extents[feed.stream]
+        return replace(feed, position=pieces.position(extents, feed.start)) if extents else feed
+
+    def _step(self, batch: "Batch | PieceBatch") -> None:
+        status = timed_decode(self._pointer, batch, self._team, self._model)
         if status == 1:
             raise GenerationFailed("the cache has no room for the step")
         if status != 0:
             raise GenerationFailed(f"llama_decode failed with {status}: {log_tail()}")
-        for feed in feeds:
-            self._lengths[feed.stream] = feed.start + len(feed.tokens)
-        self._outputs = sum(feed.wants_logits for feed in feeds)
 
     def wait(self) -> None:
         """Wait for the step that is under way."""
@@ -117,7 +154,7 @@ class Context:
         if not 0 <= stream < len(self._lengths):
             raise ValueError(f"there is no slot {stream}")
         lib.llama_memory_seq_rm(self._memory, stream, -1, -1)
-        self._lengths[stream] = 0
+        self._lengths[stream], self._extents[stream] = 0, ()
 
     def cut(self, stream: int, tokens: int) -> bool:
         """Keep the first `tokens` of a stream. False, and nothing changed, where this kind of cache cannot."""
@@ -126,9 +163,10 @@ class Context:
         if tokens == 0:
             self.clear(stream)
         elif tokens < self.length(stream):
-            if not lib.llama_memory_seq_rm(self._memory, stream, tokens, -1):
+            position = pieces.position(self._extents[stream], tokens)
+            if position is None or not lib.llama_memory_seq_rm(self._memory, stream, position, -1):
                 return False
-            self._lengths[stream] = tokens
+            self._lengths[stream], self._extents[stream] = tokens, pieces.up_to(self._extents[stream], tokens)
         return True
 
     def save(self, stream: int) -> StateBytes:
@@ -144,8 +182,12 @@ class Context:
             raise GenerationFailed(f"the cache could not be copied out: {log_tail()}")
         return data
 
-    def load(self, stream: int, data: StateBytes, tokens: int) -> None:
-        """Copy into an empty stream what `save` gave for `tokens` tokens.
+    def extents(self, stream: int) -> Extents:
+        """Which pieces of what a stream holds take fewer positions than tokens."""
+        return self._extents[stream]
+
+    def load(self, stream: int, data: StateBytes, tokens: int, extents: Extents = ()) -> None:
+        """Copy into an empty stream what `save` gave for `tokens` tokens that have these `extents`.
 
         Raises:
             ValueError: the stream is not empty, or too small.
@@ -160,10 +202,14 @@ class Context:
         lib.llama_synchronize(self._pointer)
         source = np.ascontiguousarray(data)
         read = lib.llama_state_seq_set_data(self._pointer, _bytes_of(source), source.size, stream)
-        if read == 0 or lib.llama_memory_seq_pos_max(self._memory, stream) != tokens - 1:
+        # The last piece's tokens may share a position before the last that it takes.
+        begin, end, _ = extents[-1] if extents else (0, 0, 0)
+        last = pieces.position(extents, begin if tokens == end else tokens)
+        greatest = lib.llama_memory_seq_pos_max(self._memory, stream)
+        if read == 0 or last is None or (greatest < last if tokens == end else greatest != last - 1):
             self.clear(stream)
             raise GenerationFailed(f"the cache does not fit this model and layout: {log_tail()}")
-        self._lengths[stream] = tokens
+        self._lengths[stream], self._extents[stream] = tokens, extents
 
     def lengths(self) -> list[int]:
         """How many tokens each stream holds; 0 for one that is undefined."""
@@ -175,11 +221,12 @@ class Context:
         lengths = self.lengths()
         saved = [self.save(stream) if lengths[stream] else None for stream in streams]
         states = [self._lengths[stream] for stream in streams]
+        extents = [self._extents[stream] for stream in streams]
         for stream in streams:
             self.clear(stream)
-        for stream, data, state in zip(reversed(streams), saved, states, strict=True):
+        for stream, data, state, of_pieces in zip(reversed(streams), saved, states, extents, strict=True):
             if data is not None:
-                self.load(stream, data, state or 0)
+                self.load(stream, data, state or 0, of_pieces)
             self._lengths[stream] = state
 
     def close(self) -> None:
@@ -215,14 +262,15 @@ class Batch:
         for feed in feeds:
             end = begin + len(feed.tokens)
             self._token[begin:end] = feed.tokens
-            self._position[begin:end] = np.arange(feed.start, feed.start + end - begin)
+            first = feed.start if feed.position is None else feed.position
+            self._position[begin:end] = np.arange(first, first + end - begin)
             self._stream[begin:end] = feed.stream
             self._wants_logits[end - 1] = feed.wants_logits
             begin = end
         self.native.n_tokens = begin
 
 
-def timed_decode(pointer: Any, batch: Batch, team: Team, model: Model) -> int:
+def timed_decode(pointer: Any, batch: Batch | PieceBatch, team: Team, model: Model) -> int:
     """Step, and let the team learn of it; a thread that waits for an accelerator tells nothing of processors."""
     began, worked = time.perf_counter(), time.thread_time()
     status = int(lib.llama_decode(pointer, batch.native))

@@ -14,10 +14,21 @@ import llama_cpp as lib
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Weights
+from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.sampling_defaults import SamplingDefaults
 
 _LOG_LINES = 12
 _ERROR_LEVELS = frozenset({3, 4})  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
 _CONTINUED = 5  # GGML_LOG_LEVEL_CONT: belongs to the line before
+
+_ADVICE = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+}
+"""The file's names for how tokens are to be chosen, behind `general.sampling.`."""
 
 _ENCODERS = frozenset(
     {
@@ -53,8 +64,8 @@ def _keep_errors() -> Any:
     return lib.llama_log_callback(on_line)
 
 
-_on_line = _keep_errors()  # native code holds the pointer for ever: the reference must never be dropped
-lib.llama_log_set(_on_line, ctypes.c_void_p(0))
+log_callback = _keep_errors()  # native code holds the pointer for ever: the reference must never be dropped
+lib.llama_log_set(log_callback, ctypes.c_void_p(0))
 lib.llama_backend_init()
 
 
@@ -165,6 +176,24 @@ class Model:
         )
 
     @property
+    def infill(self) -> InfillTokens | None:
+        """The tokens with which the model fills in the middle of a text, if the file or the library knows them."""
+        ask = (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
+        prefix, suffix, middle = (int(one(self.vocab)) for one in ask)
+        if min(prefix, suffix, middle) < 0:
+            return None
+        repository, file = int(lib.llama_vocab_fim_rep(self.vocab)), int(lib.llama_vocab_fim_sep(self.vocab))
+        return InfillTokens(
+            prefix, suffix, middle, repository if repository >= 0 else None, file if file >= 0 else None
+        )
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """How the file advises to choose tokens."""
+        named = {name: self.metadata(f"general.sampling.{key}") for name, key in _ADVICE.items()}
+        return SamplingDefaults.advised({name: _number(text) for name, text in named.items() if text is not None})
+
+    @property
     def chat_template(self) -> str | None:
         """The Jinja template that the file carries."""
         return self.metadata("tokenizer.chat_template")
@@ -177,6 +206,13 @@ class Model:
             buffer = ctypes.create_string_buffer(length + 1)
             length = lib.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
         return None if length < 0 else buffer.value.decode(errors="replace")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _in_words(parameters: int) -> str:

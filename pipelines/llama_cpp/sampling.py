@@ -1,5 +1,6 @@
 """From logits to tokens: masks, greedy choice and native sampler chains. Engine thread only."""
 
+import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from tenuto.pipelines.backend import Bitmask, Sampling, TokenLogprob
 from tenuto.pipelines.checks import check_sampling
 from tenuto.pipelines.llama_cpp.context import Logits
+from tenuto.sessions.image_tokens import is_image_token
 
 _COLDEST = 1e-3  # below it logits divided by the temperature leave the range of a float
 _ANY_SEED = 0xFFFFFFFF  # the library takes this one as "choose a seed"
@@ -32,11 +34,13 @@ class Size:
 class LlamaSampler:
     """The sampling state of one round: a native chain, or none where the plainly likeliest token is taken."""
 
-    def __init__(self, sampling: Sampling, before: Sequence[int], size: Size) -> None:
+    def __init__(self, sampling: Sampling, before: Sequence[int], size: Size, said: Sequence[int] = ()) -> None:
         check_sampling(sampling, size.vocabulary)
         self.logprobs = sampling.logprobs
         self.is_greedy = sampling.temperature == 0
         self.chain = None if self.is_greedy and not sampling.shapes else _chain(sampling, before, size)
+        if self.chain is not None:
+            _go_on(self.chain, said, draws=not self.is_greedy)
         self._closed = False
 
     @property
@@ -59,6 +63,21 @@ def _chain(sampling: Sampling, before: Sequence[int], size: Size) -> Any:
     return chain
 
 
+def _go_on(chain: Any, said: Sequence[int], *, draws: bool) -> None:
+    """Bring a chain to where it stood when it had sampled these tokens.
+
+    What draws comes last, and takes one random number a token, whatever it chooses from.
+    """
+    if draws:
+        dice = lib.llama_sampler_chain_get(chain, lib.llama_sampler_chain_n(chain) - 1)
+        only = (lib.llama_token_data * 1)(lib.llama_token_data(0, 0.0, 0.0))
+        choice = lib.llama_token_data_array(only, 1, -1, False)
+        for _ in said:
+            lib.llama_sampler_apply(dice, ctypes.byref(choice))
+    for token in said:
+        lib.llama_sampler_accept(chain, token)
+
+
 def _shapers(sampling: Sampling, before: Sequence[int], size: Size) -> list[Any]:
     """What changes logits before a token is chosen. The chain tells each of them what was sampled."""
     shapers = []
@@ -70,7 +89,8 @@ def _shapers(sampling: Sampling, before: Sequence[int], size: Size) -> list[Any]
     if sampling.repetition_penalty != 1:
         repetition = _penalties(size, _REPETITION_WINDOW, repetition=sampling.repetition_penalty)
         for token in before[-_REPETITION_WINDOW:]:
-            lib.llama_sampler_accept(repetition, token)
+            if not is_image_token(token):
+                lib.llama_sampler_accept(repetition, token)
         shapers.append(repetition)
     if sampling.presence_penalty or sampling.frequency_penalty:
         frequency, presence = sampling.frequency_penalty, sampling.presence_penalty

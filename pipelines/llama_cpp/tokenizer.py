@@ -13,6 +13,7 @@ import numpy as np
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.vocabulary import is_marker
 
 _NOT_TEXT = lib.LLAMA_TOKEN_ATTR_UNKNOWN | lib.LLAMA_TOKEN_ATTR_UNUSED | lib.LLAMA_TOKEN_ATTR_CONTROL
 _SPECIAL = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN | lib.LLAMA_TOKEN_ATTR_USER_DEFINED
@@ -122,7 +123,7 @@ class LlamaTokenizer:
     def _grammar_piece(self, token: int) -> bytes:
         """The bytes of an entry; a byte that no text has stands before those that no grammar's text may use."""
         piece, attributes = self._pieces[token], lib.llama_vocab_get_attr(self._vocab, token)
-        marker = attributes & lib.LLAMA_TOKEN_ATTR_USER_DEFINED and piece.startswith(b"<") and piece.endswith(b">")
+        marker = attributes & lib.LLAMA_TOKEN_ATTR_USER_DEFINED and is_marker(piece.decode(errors="replace"))
         return b"\xff" + piece if marker or attributes & lib.LLAMA_TOKEN_ATTR_CONTROL else piece
 
     def _text(self, token: int) -> str:

@@ -2,7 +2,7 @@
 
 from tenuto.pipelines.mlx.backend import MlxBackend, MlxSettings
 from tenuto.pipelines.mlx.device import leave_thread, runs_on
-from tenuto.pipelines.mlx.folder import require_tokenizer
+from tenuto.pipelines.mlx.folder import read_folder, require_tokenizer
 from tenuto.pipelines.mlx.model import Model
 from tenuto.pipelines.mlx.step import MlxPending
 from tenuto.pipelines.mlx.tokenizer import MlxTokenizer
@@ -14,6 +14,7 @@ __all__ = [
     "MlxTokenizer",
     "Model",
     "leave_thread",
+    "read_folder",
     "require_tokenizer",
     "runs_on",
 ]

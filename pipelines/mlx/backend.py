@@ -90,13 +90,13 @@ class MlxBackend:
         """How many tokens there are."""
         return self._model.vocabulary
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> MlxSampler:
-        """Sampling state for one round of a sequence that ends with the tokens `before`.
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> MlxSampler:
+        """Sampling state for one round of a sequence that ended with the tokens `before` and has sampled `said` so far.
 
         Raises:
             ValueError: a parameter is out of its range.
         """
-        return MlxSampler(sampling, before, self._model.vocabulary)
+        return MlxSampler(sampling, before, self._model.vocabulary, said)
 
     def launch(self, rows: Sequence[Row]) -> MlxPending:
         """Begin a step over rows of different slots; the last step must have been collected.

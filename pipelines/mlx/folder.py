@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.sampling_defaults import SamplingDefaults
 from tenuto.sessions.items import JsonObject
 
 SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token")
@@ -46,6 +47,11 @@ class ModelFolder:
         inner = self.config.get("text_config")
         sources = (self.config, inner if isinstance(inner, dict) else {}, self.generation)
         return frozenset(token for source in sources for token in _ids_of(source.get("eos_token_id")))
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """How generation_config.json advises to choose tokens."""
+        return SamplingDefaults.advised(self.generation)
 
     def chat_template(self) -> str | None:
         """The chat template, or None where there is none.

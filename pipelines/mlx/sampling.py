@@ -50,7 +50,7 @@ class Order:
 class MlxSampler:
     """The sampling state of one round: its random numbers, and the tokens that penalties look at."""
 
-    def __init__(self, sampling: Sampling, before: Sequence[int], vocabulary: int) -> None:
+    def __init__(self, sampling: Sampling, before: Sequence[int], vocabulary: int, said: Sequence[int] = ()) -> None:
         check_sampling(sampling, vocabulary)
         self.sampling = sampling
         self._vocabulary = vocabulary
@@ -58,6 +58,9 @@ class MlxSampler:
         self._recent = deque(before[-_REPETITION_WINDOW:], _REPETITION_WINDOW)
         self._sampled: Counter[int] = Counter()
         self.is_open = True
+        for token in said:
+            self._point()
+            self.accept(token)
 
     def order(self, mask: Bitmask | None) -> Order:
         """Say how the next token is chosen.
@@ -70,7 +73,7 @@ class MlxSampler:
         return Order(
             sampling=sampling,
             way=_way(sampling),
-            point=self._dice.getrandbits(_POINT_BITS) / (1 << _POINT_BITS) if sampling.temperature else 0.0,
+            point=self._point(),
             biases=sampling.logit_bias,
             repeated=sorted(set(self._recent)) if sampling.repetition_penalty != 1 else (),
             penalties=[
@@ -79,6 +82,10 @@ class MlxSampler:
             ],
             mask=mask,
         )
+
+    def _point(self) -> float:
+        """Where in the distribution the next random choice falls."""
+        return self._dice.getrandbits(_POINT_BITS) / (1 << _POINT_BITS) if self.sampling.temperature else 0.0
 
     def accept(self, token: int) -> None:
         """A token was sampled."""

@@ -6,7 +6,9 @@ conversation from the tokens in its slot alone, so it answers as a model would, 
 A script is a TOML file, or a JSON file of the same shape:
 
     cells = 4096              # optional: tokens a slot holds; also slots = 4, batch_tokens = 512, can_truncate = true,
-                              # and can_batch = true, which is told and changes nothing
+                              # and can_batch = true, which is told and changes nothing;
+                              # switches_reasoning = true: its chat template reads `enable_thinking` and
+                              # `reasoning_effort`, and no rule's reasoning is said where the former is false
 
     [[rules]]                 # the first rule whose conditions all hold answers
     user_matches = 'weather in (?P<city>[A-Z][a-z]+)'
@@ -43,9 +45,10 @@ the question.
 from tenuto.pipelines.scripted.backend import ScriptedBackend
 from tenuto.pipelines.scripted.embedder import ScriptedEmbedder, ScriptedTextEncoder
 from tenuto.pipelines.scripted.script import Script, read_script
-from tenuto.pipelines.scripted.tokenizer import TEMPLATE, ScriptedTokenizer
+from tenuto.pipelines.scripted.tokenizer import SWITCHED_TEMPLATE, TEMPLATE, ScriptedTokenizer
 
 __all__ = [
+    "SWITCHED_TEMPLATE",
     "TEMPLATE",
     "Script",
     "ScriptedBackend",

@@ -93,13 +93,13 @@ class ScriptedBackend:
         """Facts that do not change."""
         return self._info
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> ScriptedSampler:
-        """Sampling state for one round; what came before is in the slot.
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> ScriptedSampler:
+        """Sampling state for one round; what came before, and what was said, is in the slot.
 
         Raises:
             ValueError: a parameter is out of its range.
         """
-        del before
+        del before, said
         check_sampling(sampling, _VOCABULARY)
         return ScriptedSampler(sampling)
 

@@ -9,6 +9,7 @@ from tenuto.pipelines.scripted.script import Answer, Conversation
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES, ROLES, SPECIALS
 
 _SYSTEM, _USER, _TOOL = SPECIALS["<|system|>"], SPECIALS["<|user|>"], SPECIALS["<|tool|>"]
+_THINK, _THOUGHT = SPECIALS["<think>"], SPECIALS["</think>"]
 _SPACES = frozenset(b" \n\t\r")
 
 
@@ -30,7 +31,9 @@ class Turn:
                 self._at += 1
             elif token == choices[-1]:
                 self._at = self._after_space() + 1
-            elif token not in _SPACES:
+            elif token == _THOUGHT:  # somebody else has ended the reasoning
+                self._at = self._after_reasoning()
+            elif token not in _SPACES and token != _THINK:
                 self._at += 1
 
     def choices(self) -> tuple[int, ...]:
@@ -41,6 +44,9 @@ class Turn:
         if after in (self._at, len(self.tokens)):
             return (self.tokens[self._at],)
         return self.tokens[self._at], self.tokens[after]
+
+    def _after_reasoning(self) -> int:
+        return self.tokens.index(_THOUGHT) + 1 if _THOUGHT in self.tokens[self._at :] else self._at
 
     def _after_space(self) -> int:
         at = self._at

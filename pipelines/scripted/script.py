@@ -150,6 +150,7 @@ class Script(_Strict):
     batch_tokens: int = Field(default=512, ge=1)
     can_truncate: bool = True
     can_batch: bool = True
+    switches_reasoning: bool = False
     rules: tuple[Rule, ...] = ()
     embeds: Embeds | None = None
 

@@ -41,6 +41,16 @@ TEMPLATE = """\
 """
 """Append-only: what it wrote for a conversation is a prefix of what it writes for a longer one."""
 
+SWITCHED_TEMPLATE = TEMPLATE.replace(
+    "{%- if tools -%}",
+    "{%- if reasoning_effort -%}<|tools|>Reasoning: {{ reasoning_effort }}<|end|>{%- endif -%}{%- if tools -%}",
+    1,
+).replace(
+    "<|assistant|>{%- endif -%}",
+    "<|assistant|>{%- if enable_thinking is false -%}<think></think>{%- endif -%}{%- endif -%}",
+)
+"""The same with the switches of well-known families: one shows in the beginning, one in what opens a turn."""
+
 _SPECIAL = re.compile("(" + "|".join(re.escape(text) for text in SPECIALS) + ")")
 PIECES = (*(bytes([byte]) for byte in range(_BYTES)), *(text.encode() for text in SPECIALS))
 """The bytes of every entry."""

@@ -3,6 +3,9 @@
 from tenuto.errors import (
     AlreadyDecided,
     Conflict,
+    Forbidden,
+    ModelLoadFailed,
+    NoRoomForModel,
     NotFound,
     Overloaded,
     SessionBusy,
@@ -11,6 +14,7 @@ from tenuto.errors import (
 )
 from tenuto.runtime.api.approvals import DecisionBody
 from tenuto.runtime.api.health import StatusAnswer
+from tenuto.runtime.api.models import LoadBody
 from tenuto.runtime.api.sessions import Fork
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.runtime.schema.events import EVENTS as EVENT_FORMS
@@ -24,8 +28,27 @@ from tenuto.sessions.transfer import Document
 
 _SESSION = Parameter("id", {"type": "string", "pattern": ids.PATTERN}, "The session's id.", "path")
 _MODEL = Parameter("id", {"type": "string", "minLength": 1}, "The model's id; it may contain slashes.", "path")
-MODELS = Doc("Models", "List models, the default first", ModelsAnswer)
+MODELS = Doc("Models", "List models and their states, the default first", ModelsAnswer)
 MODEL = Doc("Models", "One model", ModelAnswer, parameters=(_MODEL,), errors=(NotFound,))
+LOAD = Doc(
+    "Models",
+    "Load a model, or replace it by another version",
+    ModelAnswer,
+    "For admins. Answers when the model is loaded. Requests load what they ask for by themselves.",
+    body=LoadBody,
+    body_required=False,
+    parameters=(_MODEL,),
+    errors=(NotFound, Forbidden, Conflict, ModelLoadFailed, NoRoomForModel, Overloaded, ShuttingDown),
+    example={"pin": True},
+)
+UNLOAD = Doc(
+    "Models",
+    "Unload a model once nobody uses it",
+    ModelAnswer,
+    "For admins. Answers when it is freed, or after 30 s, when it still goes on.",
+    parameters=(_MODEL,),
+    errors=(NotFound, Forbidden, Conflict),
+)
 
 SESSIONS = Doc(
     "Sessions",

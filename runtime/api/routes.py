@@ -46,6 +46,8 @@ def routes(of: OwnApi) -> list[Route]:
     approvals = ApprovalsApi(of.runner)
     return [
         DocumentedRoute("/v1/models", models.index, operations.MODELS),
+        DocumentedRoute("/v1/models/{id:path}/load", models.load, operations.LOAD, methods=["POST"]),
+        DocumentedRoute("/v1/models/{id:path}/unload", models.unload, operations.UNLOAD, methods=["POST"]),
         DocumentedRoute("/v1/models/{id:path}", models.show, operations.MODEL),
         DocumentedRoute("/v1/sessions", sessions.index, operations.SESSIONS),
         DocumentedRoute("/v1/sessions/{id}", sessions.export, operations.SESSION),

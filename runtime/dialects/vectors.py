@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -9,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tenuto.pipelines.embedding import TextTokens, Vectors, normalised
 from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.body import read_body, understood
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.embeddings import check_lengths
 from tenuto.runtime.loop.models import EmbeddingModel
@@ -17,7 +19,15 @@ from tenuto.runtime.loop.port import LoopPort
 _AT_ONCE = 1 << 14
 """More numbers than that become JSON in threads, some vectors after the others."""
 
+T = TypeVar("T")
+
 Encode = Callable[[], list[TextTokens]]
+
+
+async def with_model(request: Request, runner: LoopPort, read: Callable[[bytes], T]) -> T:
+    """What a reader that finds a model makes of a request's body, once that model is loaded. Raises what it does."""
+    body = await read_body(request)
+    return await runner.models.with_loaded(partial(understood, body, read), principal_of(request).id)
 
 
 async def embedded(

@@ -35,7 +35,9 @@ class Engine:
     def __init__(
         self, pipeline: Pipeline | EmbeddingPipeline, settings: EngineSettings | None = None, drive: Drive = Thread
     ) -> None:
-        self._pipeline, self._settings, self._drive = pipeline, settings or EngineSettings(), drive
+        self._pipeline: Pipeline | EmbeddingPipeline | None = pipeline
+        self._settings, self._drive = settings or EngineSettings(), drive
+        self._name = (pipeline.codec if isinstance(pipeline, Pipeline) else pipeline.encoder).info.model
         self._driver: Driver | None = None
         self._told_end = False
 
@@ -44,12 +46,14 @@ class Engine:
         assert self._driver is None, "an engine begins once"
         self._ended = ended
         self._outlet = Outlet(heard, self._end)
-        self._worker = self._make_worker(self._outlet.report)
+        self._worker: Worker | EmbeddingWorker | None = self._make_worker(self._outlet.report)
         self._driver = self._drive(f"engine-{self._name}", self._work)
 
     def tell(self, command: Command) -> None:
-        """Give a command."""
+        """Give a command. One that has been stopped does nothing more."""
         assert self._driver is not None, "it has begun"
+        if self._worker is None:
+            return
         self._worker.commands.put(command)
         self._driver.wake()
 
@@ -58,24 +62,24 @@ class Engine:
         return self._driver is not None and self._driver.is_alive()
 
     async def stop(self, timeout_s: float) -> None:
-        """End the thread. One that does not end within the time is left to the process's end."""
+        """End the thread, and hold the pipeline no more. One that does not end within the time is left to the process's
+        end."""
         if self._driver is None:
             pipeline = self._pipeline
-            (pipeline.backend if isinstance(pipeline, Pipeline) else pipeline.embedder).close()
+            if pipeline is not None:
+                (pipeline.backend if isinstance(pipeline, Pipeline) else pipeline.embedder).close()
             return
         self.tell(Stop())
         with anyio.move_on_after(timeout_s + 1):
             await anyio.to_thread.run_sync(partial(self._driver.join, timeout_s), abandon_on_cancel=True)
         if self._driver.is_alive():
             logger.error("the engine of %s did not stop within %g s", self._name, timeout_s)
+        else:
+            self._pipeline = self._worker = None  # the weights go with the last who holds the model
         self._end()
 
-    @property
-    def _name(self) -> str:
-        pipeline = self._pipeline
-        return (pipeline.codec if isinstance(pipeline, Pipeline) else pipeline.encoder).info.model
-
     def _make_worker(self, report: Callable[[Report], None]) -> Worker | EmbeddingWorker:
+        assert self._pipeline is not None, "it has not been stopped"
         if isinstance(self._pipeline, EmbeddingPipeline):
             return EmbeddingWorker(self._pipeline.embedder, report)
         limits = self._settings
@@ -88,9 +92,10 @@ class Engine:
 
     def _work(self, wait: bool) -> Next:
         """The body of the thread. However it ends, the loop is told."""
-        following = Next.ENDED
+        following, worker = Next.ENDED, self._worker
+        assert worker is not None, "its thread has not ended"
         try:
-            following = self._worker.work(wait)
+            following = worker.work(wait)
         finally:
             if following is Next.ENDED:
                 self._outlet.end()

@@ -7,6 +7,8 @@ from enum import StrEnum
 from tenuto.pipelines.backend import Sampling, TokenLogprob
 from tenuto.pipelines.base import GrammarSource
 from tenuto.pipelines.embedding import TextTokens, Vectors
+from tenuto.pipelines.images import Piece
+from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
 from tenuto.sessions.tokens import Prefix
 
 WINDOW = 512
@@ -46,6 +48,7 @@ class MissReason(StrEnum):
     DIVERGED = "diverged"
     NOT_RESIDENT = "not_resident"
     TOOLS_CHANGED = "tools_changed"
+    VARIABLES_CHANGED = "template_variables_changed"
 
 
 class Residency(StrEnum):
@@ -77,6 +80,12 @@ class Round:
     stop_strings: tuple[str, ...] = ()
     grammar: GrammarSource | None = None
     reading: Reading = Reading.RAW
+    callable: tuple[str, ...] = ()
+    """The tools whose names tell a call from text, where stop strings are looked for."""
+    variables: TemplateVariables = NO_VARIABLES
+    """Of the template that has written the prompt: how a turn is to be read may depend on them."""
+    begun: tuple[int, ...] = ()
+    """What of the turn stands in the prompt already, as what holds and reads the round is to see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,9 @@ class Submit:
     `computed_before` says how many of them had one when the sequence last stopped, where the engine cannot know: in an
     earlier process.
     The first `named` tokens are a prefix that those who have the very same one may share, whoever they are.
+    `pieces` are those of the images that stand among all these tokens.
+    `said` are the tokens with which the round has begun already, in an earlier process: it goes on after the last of
+    them as if it had never stopped, and tells only what comes then. None of them ends a round.
     """
 
     sequence: str
@@ -98,6 +110,8 @@ class Submit:
     round: Round
     computed_before: int = 0
     named: int = 0
+    said: Sequence[int] = ()
+    pieces: Sequence[Piece] = ()
 
 
 @dataclass(frozen=True, slots=True)

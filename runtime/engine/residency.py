@@ -97,13 +97,16 @@ class CacheResidency:
         At least one token is left to feed, so that there is something to sample from. Where no slot is free,
         `victim` gives its own. What the backend raises passes through; the sequence is then to be dropped.
         """
-        wanted = len(sequence.tokens) - 1
+        wanted = sequence.uncut(len(sequence.tokens) - 1)
         if sequence.slot is not None:
             self.keep(sequence, wanted)
             self.touch(sequence)
             return Placed()
         copy = self._host.get(sequence.id)
-        own = 0 if copy is None else self._usable(len(copy.tokens), min(copy.tokens.shared(sequence.tokens), wanted))
+        own = 0
+        if copy is not None:
+            common = min(copy.tokens.shared(sequence.tokens), wanted)
+            own = self._usable(len(copy.tokens), sequence.uncut(common))
         least = max(WORTH_SHARING, own + 1)
         donor, shared = self._best_donor(sequence, least)
         lender, lent = self._best_lender(sequence, max(least, shared + 1))
@@ -155,7 +158,7 @@ class CacheResidency:
         for holder in self._holders.values():
             if holder.principal == sequence.principal and holder.cached > most:
                 common = min(holder.tokens.shared(sequence.tokens), holder.cached, len(sequence.tokens) - 1)
-                shared = self._usable(holder.cached, common)
+                shared = self._usable(holder.cached, sequence.uncut(common))
                 if shared > most:
                     best, most = holder, shared
         return (best, most) if best is not None else (None, 0)
@@ -166,7 +169,7 @@ class CacheResidency:
         All of it or nothing: who could have a part of a prefix that others wrote could find it out token by token.
         """
         named = sequence.named
-        if not least <= named < len(sequence.tokens):
+        if not least <= named < len(sequence.tokens) or sequence.uncut(named) < named:
             return None, 0
         for holder in self._holders.values():
             if (

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from tenuto.pipelines.backend import Sampler
 from tenuto.pipelines.base import Constraint
+from tenuto.pipelines.images import Piece
 from tenuto.runtime.engine.messages import WINDOW, MissReason, Residency, Round, RoundUsage, State
 from tenuto.runtime.engine.stops import Stops
 from tenuto.sessions.tokens import Tokens
@@ -101,6 +102,15 @@ class OpenRound:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedPiece:
+    """A piece of an image, and where the tokens that stand for it begin and end."""
+
+    begin: int
+    end: int
+    piece: Piece
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """One stream of tokens and where its cache is. Engine thread only.
@@ -116,6 +126,8 @@ class Sequence:
     """The first so many of its tokens are that prefix."""
     state: State = State.PAUSED
     tokens: Tokens = field(default_factory=Tokens)
+    images: tuple[PlacedPiece, ...] = ()
+    """In order; a cache never ends in the middle of one."""
     cached: int = 0
     computed_before: int = 0
     """How many tokens had a cache at the last stop, wherever that cache has gone since."""
@@ -133,3 +145,18 @@ class Sequence:
     def pending(self) -> int:
         """How many tokens are still to be fed before the next one can be sampled."""
         return len(self.tokens) - self.cached
+
+    @property
+    def next_piece(self) -> PlacedPiece | None:
+        """The piece of an image that is to be fed next, where it is one."""
+        return next((one for one in self.images if one.begin == self.cached), None)
+
+    @property
+    def text_run(self) -> int:
+        """How many tokens can be fed before the next piece of an image."""
+        following = (one.begin for one in self.images if one.begin >= self.cached)
+        return next(following, len(self.tokens)) - self.cached
+
+    def uncut(self, tokens: int) -> int:
+        """As many of the first so many tokens as end in the middle of no piece."""
+        return next((one.begin for one in self.images if one.begin < tokens < one.end), tokens)

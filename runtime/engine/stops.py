@@ -10,6 +10,7 @@ from typing import Protocol
 from tenuto.pipelines.base import Codec
 from tenuto.pipelines.turns import CallBroken, TextDelta, TurnParser
 from tenuto.runtime.engine.messages import Reading, Round
+from tenuto.sessions.items import ToolSpec
 
 
 class _TextReader(Protocol):
@@ -19,11 +20,12 @@ class _TextReader(Protocol):
         """The text that has come with this token."""
 
 
-def _text_reader(codec: Codec, reading: Reading) -> _TextReader:
+def _text_reader(codec: Codec, round: Round) -> _TextReader:
     """The reader of a round's text."""
-    if reading is Reading.RAW:
+    if round.reading is Reading.RAW:
         return codec.decoder()
-    return _TurnText(codec.parser(calls=reading is Reading.CALLS))
+    tools = [ToolSpec(name, "", {}) for name in round.callable]
+    return _TurnText(codec.parser(calls=round.reading is Reading.CALLS, tools=tools))
 
 
 class _TurnText:
@@ -44,13 +46,17 @@ class Stops:
     """The stop strings of a round, looked for in its text."""
 
     def __init__(self, codec: Codec, round: Round) -> None:
-        self._reader = _text_reader(codec, round.reading)
+        self._reader = _text_reader(codec, round)
         self._strings = StopStrings(round.stop_strings)
 
     @property
     def matched(self) -> str | None:
         """The first one that has come."""
         return self._strings.matched
+
+    def skip(self, token: int) -> None:
+        """Read on by what a client has written, in which stop strings do not count."""
+        self._reader.push(token)
 
     def push(self, token: int) -> bool:
         """Read on; true once one has come."""

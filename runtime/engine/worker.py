@@ -9,10 +9,14 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from tenuto.pipelines.backend import Row, RowFailed, Sampled, TokenLogprob
 from tenuto.pipelines.base import Pipeline
+from tenuto.runtime.engine.image_turns import ImageReady, ImageTurns
+from tenuto.runtime.engine.image_turns import Turn as ImageTurn
 from tenuto.runtime.engine.messages import (
     Cancel,
     Command,
@@ -48,7 +52,7 @@ class Worker:
     def __init__(
         self, pipeline: Pipeline, host_cache_bytes: int, prefill_chunk: int, report: Callable[[Report], None]
     ) -> None:
-        self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.commands: queue.SimpleQueue[Command | ImageReady] = queue.SimpleQueue()
         self._taken = self._steps = self._computed = self._sampled = 0
         self._residency = CacheResidency(pipeline.backend, host_cache_bytes)
         self._pipeline = pipeline
@@ -58,6 +62,8 @@ class Worker:
         self._status = EngineStatus()
         self._roster = Roster()
         self._events: list[Event] = []
+        self._images = ImageTurns(pipeline.images, partial(self.commands.put, ImageReady()))
+        self._awaits = False
 
     def work(self, wait: bool) -> Next:
         """Take what has come, and make one step; with nothing to do, `wait` for a command. It ends with Stop.
@@ -66,12 +72,14 @@ class Worker:
         """
         try:
             if self._take_commands(wait):
-                self._admit()
+                self._awaits = False
+                placed = self._admit()
                 self._report()  # what the commands brought about does not wait for the step
                 if self._roster.prefilling or self._roster.decoding:
                     self._step()
+                    self._awaits = self._awaits and not placed
                     self._report()
-                return Next.MORE if self._roster.has_work or not self.commands.empty() else Next.IDLE
+                return Next.MORE if self._has_work or not self.commands.empty() else Next.IDLE
             for sequence in self._roster:
                 self._cancel(sequence)
                 self._release(sequence)
@@ -84,17 +92,24 @@ class Worker:
         self._backend.close()
         return Next.ENDED
 
+    @property
+    def _has_work(self) -> bool:
+        """Whether there is something to do before a command comes, or an image."""
+        return self._roster.has_work and not self._awaits
+
     # Commands.
 
     def _take_commands(self, wait: bool) -> bool:
         """Read what has come; `wait` only when there is nothing to do. False on Stop."""
-        idle = not self._roster.has_work
+        idle = not self._has_work
         while True:
             if self.commands.empty() and not (idle and wait):
                 return True
             command = self.commands.get()
-            self._taken += 1
             idle = False
+            if isinstance(command, ImageReady):
+                continue
+            self._taken += 1
             match command:
                 case Submit():
                     self._submit(command)
@@ -136,9 +151,10 @@ class Worker:
 
     # Admission.
 
-    def _admit(self) -> None:
+    def _admit(self) -> bool:
+        """Let those that wait in, as far as there are slots; whether anybody came in."""
         if not self._roster.waiting:
-            return
+            return False
         idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.BLOCKED)]
         candidates = [
             Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST, s.principal)
@@ -146,13 +162,15 @@ class Worker:
         ]
         at_work = chain(self._roster.prefilling.values(), self._roster.decoding.values())
         waiting = in_turn(candidates, Counter(s.principal for s in at_work))
-        copied = False
+        copied = placed = False
         for admission in admit(waiting, self._residency.free_slots, idle):
             sequence = self._roster.waiting[admission.id]
             if copied and sequence.slot is None:
                 continue  # it could need a copy too; a step has time for one, since the others stand still for it
             victim = None if admission.evict is None else self._roster.get(admission.evict)
             copied |= self._place(sequence, victim)
+            placed = True
+        return placed
 
     def _place(self, sequence: Sequence, victim: Sequence | None) -> bool:
         """Give a sequence its place and begin to feed it. True where a cache was copied."""
@@ -176,8 +194,16 @@ class Worker:
     # Steps.
 
     def _step(self) -> None:
+        """Feed everybody, or a piece of an image to one of them: these take turns."""
         roster = self._roster
-        prefills = [Prefill(s.id, s.pending) for s in roster.prefilling.values()]
+        at_images = [s for s in roster.prefilling.values() if s.next_piece is not None]
+        text = [s for s in roster.prefilling.values() if s.next_piece is None]
+        turn = self._images.choose(at_images, others=bool(text or roster.decoding))
+        if turn is not None:
+            self._feed_image(turn)
+            return
+        self._awaits = bool(at_images) and not (text or roster.decoding)
+        prefills = [Prefill(s.id, s.text_run) for s in text]
         shares = plan(list(roster.decoding), prefills, self._budget, self._steps)
         served = [(roster.decoding.get(one.id) or roster.prefilling[one.id], one.tokens) for one in shares]
         if len(served) < len(roster.decoding) + len(prefills):
@@ -190,8 +216,18 @@ class Worker:
             if row is not None:
                 fed.append((sequence, tokens))
                 rows.append(row)
-        if not rows:
-            return
+        if rows:
+            self._feed(fed, rows)
+
+    def _feed_image(self, turn: ImageTurn) -> None:
+        sequence, placed = turn.sequence, turn.sequence.next_piece
+        if isinstance(turn.made, Exception):
+            self._fail(sequence, turn.made)
+        elif placed is not None and (row := self._row(sequence, placed.end - placed.begin)) is not None:
+            self._roster.send_back(sequence)
+            self._feed([(sequence, len(row.tokens))], [replace(row, embeddings=turn.made)])
+
+    def _feed(self, fed: list[tuple[Sequence, int]], rows: list[Row]) -> None:
         try:
             samples = self._backend.collect(self._backend.launch(rows))
         except Exception as error:  # the caches of the batch are undefined now; all others are as they were
@@ -302,7 +338,7 @@ class Worker:
         """Tell what has happened since the last report, if anything has."""
         status = EngineStatus(
             self._taken,
-            self._roster.has_work,
+            self._has_work,
             self._steps,
             self._computed,
             self._sampled,

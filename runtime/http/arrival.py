@@ -95,8 +95,21 @@ class Arrival:
             await refuse(self._wrong, self._scope, self._receive, self._send, close=True)
 
     async def _next(self) -> Message:
-        if self._whole:
+        message = None if self._whole or self._started else await self._in_time()
+        if message is None:  # nobody reads what comes after the body, or of the body after the answer has begun
             return await self._receive()
+        if self._started or message["type"] == "http.disconnect":
+            return message
+        is_last = not message.get("more_body", False)
+        if self._inflater is None:
+            self._count(len(message.get("body", b"")))
+        else:
+            message = {**message, "body": await self._inflated(self._inflater, message.get("body", b""), is_last)}
+        self._whole = is_last
+        return message
+
+    async def _in_time(self) -> Message | None:
+        """The next message; None where the answer has begun instead. Raises what is wrong with the body."""
         if self._wrong is not None:
             raise self._wrong
         with anyio.CancelScope(deadline=self._deadline) as self._wait:
@@ -104,14 +117,10 @@ class Arrival:
         late, self._wait = self._wait.cancelled_caught, None
         if self._wrong is not None:
             raise self._wrong
+        if late and self._started:
+            return None
         if late:
             raise self._refused(InvalidRequest(f"the body did not arrive within {self._bodies.arrival_s:g} s"))
-        is_last = not message.get("more_body", False)
-        if self._inflater is None:
-            self._count(len(message.get("body", b"")))
-        else:
-            message = {**message, "body": await self._inflated(self._inflater, message.get("body", b""), is_last)}
-        self._whole = is_last
         return message
 
     async def _inflated(self, inflater: Inflater, data: bytes, is_last: bool) -> bytes:

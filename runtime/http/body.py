@@ -41,10 +41,10 @@ class Wire(BaseModel):
 
 
 def at_most(members: int) -> BeforeValidator:
-    """Refuses a larger object before any of its members is looked at."""
+    """Refuses a larger object or list before any of its members is looked at."""
 
     def few(value: object) -> object:
-        if isinstance(value, dict) and len(value) > members:
+        if isinstance(value, (dict, list)) and len(value) > members:
             raise PydanticCustomError("too_long", "at most {members} members", {"members": members})
         return value
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from tenuto.errors import (
     Conflict,
     InvalidRequest,
+    ModelNotLoaded,
     NotFound,
     Overloaded,
     SessionBusy,
@@ -105,7 +106,7 @@ def error_headers(exc: TenutoError) -> dict[str, str]:
     match exc:
         case SessionBusy() | Overloaded():
             return {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
-        case ShuttingDown() | StoreUnavailable():
+        case ShuttingDown() | StoreUnavailable() | ModelNotLoaded():
             return {"retry-after": str(UNAVAILABLE_RETRY_S)}
         case Conflict():
             return {"x-should-retry": "false"}

@@ -7,6 +7,7 @@ import asyncio
 import time
 from typing import Any
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
@@ -87,11 +88,15 @@ class Socket(WebSocketsSansIOProtocol):
 
     async def send(self, message: Any) -> None:
         """What the application says. Once it has refused the handshake, that is complete."""
+        await self.writable.wait()
+        if self.close_sent and self.initial_response is None:
+            raise ClientDisconnected  # what its client sent has closed it, and there is more to write before it is gone
         await super().send(message)
-        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+        kind = message["type"]
+        if kind == "websocket.http.response.body" and not message.get("more_body", False):
             self.handshake_complete = True
-        if message["type"] == "websocket.close" and self._to_read and self._turn is None:
-            self._read_on()  # its client's close may be in there
+        if kind in ("websocket.accept", "websocket.close") and self._to_read and self._turn is None:
+            self._read_on()  # what came too early, or its client's close
 
     def handle_cont(self, event: Frame) -> None:
         """A fragment that goes on."""
@@ -111,6 +116,10 @@ class Socket(WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         """A message is whole."""
         self._frames_since, self._begun = 0, None
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(b"".join(self.frames)):
+            self.conn.fail(CloseCode.INVALID_DATA, "text must be UTF-8")
+            self.handle_parser_exception()
+            return
         super().send_receive_event_to_app()
 
     def check(self, now: float) -> None:
@@ -120,12 +129,13 @@ class Socket(WebSocketsSansIOProtocol):
             self.transport.abort()
 
     def _read_on(self) -> None:
-        """Read a piece of what has come, unless the application has a message to take first."""
+        """Read a piece of what has come, unless the application has a message to take first, or has not accepted yet:
+        no frame can be answered before that."""
         self._turn = None
         if self.transport.is_closing():
             self._to_read.clear()
             return
-        if not self.read_paused:
+        if self._may_read:
             piece = bytes(self._to_read[:_PIECE])
             del self._to_read[:_PIECE]
             super().data_received(piece)
@@ -136,8 +146,12 @@ class Socket(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
         elif not self.read_paused:
             self.transport.resume_reading()
-        if self._to_read and not self.read_paused:
+        if self._to_read and self._may_read:
             self._turn = self.loop.call_soon(self._read_on)
+
+    @property
+    def _may_read(self) -> bool:
+        return self.handshake_complete and not self.read_paused
 
     def _note_begin(self) -> None:
         if not (self.frames or self.conn.reader.buffer):
@@ -152,3 +166,11 @@ class Socket(WebSocketsSansIOProtocol):
             self.conn.fail(CloseCode.POLICY_VIOLATION, "too many fragments, pings and pongs")
             self.handle_parser_exception()
         return not self.close_sent
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

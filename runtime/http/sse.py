@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tenuto.runtime.http.disconnect import Attached, ClientGone, while_connected
+from tenuto.runtime.http.disconnect import GOODBYE_S, Attached, ClientGone, while_connected
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -82,6 +82,13 @@ class EventStream(Response):
                 await while_connected(receive, self._run, lambda: self._stream(send), lambda: self._tend(send))
             except (ClientGone, OSError):
                 return
+
+    async def abandon(self) -> None:
+        """Nobody will read it: tell the run, and close what makes the frames."""
+        await self._frames.aclose()
+        if self._run is not None:
+            with anyio.move_on_after(GOODBYE_S, shield=True):
+                await self._run.disconnected()
 
     async def _stream(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenuto.sessions.items import Item
+from tenuto.sessions.items import Item, ToolResultItem, UserItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,13 @@ class Amount:
 
     def holds(self, items: Sequence[Item]) -> bool:
         """Whether these are no more than that."""
-        return len(items) <= self.items and sum(len(item.text) for item in items) <= self.characters
+        return len(items) <= self.items and sum(map(_characters, items)) <= self.characters
+
+
+def _characters(item: Item) -> int:
+    """What there is to read of an item, and what it carries."""
+    carried = item.attachments if isinstance(item, UserItem | ToolResultItem) else ()
+    return len(item.text) + sum(len(one.data or "") for one in carried)
 
 
 RENDERED = Amount(items=64, characters=1 << 14)

@@ -134,9 +134,14 @@ def gathered(answer: Answer, events: Iterable[RunEvent], end: dict[str, Any]) ->
     """The answer that these events tell, with what `end_to_json` gave."""
     for event in events:
         gather(answer, event)
+    restore_end(answer, end)
+    return answer
+
+
+def restore_end(answer: Answer, end: dict[str, Any]) -> None:
+    """Fill in what `end_to_json` gave."""
     for name in _END:
         setattr(answer, name, end.get(name, getattr(answer, name)))
-    return answer
 
 
 def restore(answer: Answer, kept: dict[str, Any]) -> None:

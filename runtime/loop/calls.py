@@ -12,10 +12,10 @@ from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.events import ToolCalling, ToolReturned, ToolStatus
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
+from tenuto.runtime.loop.run_tools import RunTools
 from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import ToolCall, ToolResultItem
 from tenuto.sessions.records import CallStatus
-from tenuto.tools.registry import Registry
 from tenuto.tools.spec import CallContext, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -31,10 +31,8 @@ class CallRunner:
 
     run: Run
     session_uid: str
-    registry: Registry
+    tools: RunTools
     commit: Commit
-    count: Callable[[str, ToolStatus], None]
-    """Told of each call's exported name and status."""
     deadline: float
     """On anyio's clock: when the run's time is over."""
     clock: Callable[[], float]
@@ -53,7 +51,8 @@ class CallRunner:
         try:
             async with anyio.create_task_group() as group:
                 for pending in calls:
-                    self.run.emit(ToolCalling(pending.record.round, pending.call))
+                    if pending.call.id not in self.run.leg.begun:  # else it is made again after a crash
+                        self.run.emit(ToolCalling(pending.record.round, pending.call))
                     group.start_soon(self._make, pending)
         except BaseExceptionGroup as several:  # a result that could not be kept; the other calls were cancelled
             raise several.exceptions[0] from None
@@ -65,7 +64,7 @@ class CallRunner:
         await self.commit(SaveCall(pending.record))
         if pending.call.server:
             self.run.emit(ToolReturned(pending.record.round, pending.call, status, result.text))
-            self.count(pending.call.name, status)
+            self.tools.count(pending.call.name, status)
 
     async def deny(self, pending: PendingCall, reason: str) -> None:
         """Put a denial where the result would be."""
@@ -97,7 +96,7 @@ class CallRunner:
         )
         left = max(self.deadline - anyio.current_time(), 0.0)
         try:
-            return await self.registry.call(call.name, arguments, context, timeout=left)
+            return await self.tools.call(call.name, arguments, context, timeout=left)
         except (ToolFailed, ServerUnreachable) as error:
             return ToolResult(f"Error: {error}", is_error=True)
         except Exception:  # a tool with a bug is one that failed: the others and the run go on

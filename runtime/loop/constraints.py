@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import anyio
 
-from tenuto.errors import InvalidRequest
+from tenuto.errors import GenerationFailed, InvalidRequest
 from tenuto.pipelines.backend import Sampling
-from tenuto.pipelines.base import Codec, ToolChoice
+from tenuto.pipelines.base import Codec, GrammarSource, ToolChoice
 from tenuto.runtime.loop.options import RunOptions, Unenforced
+from tenuto.runtime.loop.prefill import Prefill
 from tenuto.runtime.loop.requests import ResponseFormat
 from tenuto.sessions.items import JsonObject
 
@@ -28,7 +29,7 @@ async def constrained(codec: Codec, options: RunOptions, response: ResponseForma
     Raises:
         InvalidRequest: the model cannot be held to the calls or the answer that are asked for.
     """
-    if response is None and options.answer is None and options.allowed is None:
+    if response is None and options.answer is None and options.allowed is None and options.prefill is None:
         known = _at_hand(codec, options)
         if known is not None:
             return replace(options, unenforced=_of_tools(known))
@@ -76,11 +77,27 @@ def _try(codec: Codec, options: RunOptions) -> tuple[Unenforced, ...]:
         source = codec.grammar(tools, choice, parallel=options.parallel, answer=options.answer)
         if source is not None:
             found += source.unenforced
+            if choice is options.choice and options.prefill is not None:
+                _expect_fitting(codec, source, options.prefill)
         elif options.allowed is not None and choice is not ToolChoice.NONE:
             raise InvalidRequest(
                 "this model writes calls as plain text, so it cannot be restricted to allowed tools", "tool_choice"
             )
     return _of_tools(found)
+
+
+def _expect_fitting(codec: Codec, source: GrammarSource, prefill: Prefill) -> None:
+    """Raises InvalidRequest where what the client has begun cannot be gone on with to what it asks for."""
+    constraint = codec.constraint(source)
+    try:
+        for token in codec.begun_with(prefill.text):
+            constraint.accept(token)
+    except GenerationFailed:
+        raise InvalidRequest(
+            "messages: the last message, with which the answer begins, does not fit what the answer is to be:"
+            " leave it out, or the response format or tool_choice",
+            "messages",
+        ) from None
 
 
 def _of_tools(reasons: Iterable[str]) -> tuple[Unenforced, ...]:

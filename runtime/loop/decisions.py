@@ -1,18 +1,23 @@
 """A person's answer to an approval: commits it, and gives the calls with which the run goes on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenuto.errors import AlreadyDecided
+from tenuto.errors import AlreadyDecided, Conflict
 from tenuto.runtime.loop.intake import Admitted
+from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.requests import KeepAs
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import RunTrigger, advanced, possible
+from tenuto.runtime.loop.run_tools import RunTools
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
+from tenuto.runtime.loop.unfinished import at_begin
 from tenuto.sessions.changes import BeginLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.records import LegRecord, PauseRecord, PauseStatus
 from tenuto.sessions.session import Session
+from tenuto.tools.host.requested import Requested
 
 DENIED = "The user denied this tool call."
 PAUSE = "appr_"
@@ -37,21 +42,29 @@ async def decide(
     pause_id: str,
     decision: Decision,
     keep_as: KeepAs | None = None,
+    requested: Requested | None = None,
 ) -> Admitted:
-    """Commit a decision, with which the run goes on. Called by the session's owner.
+    """Commit a decision, with which the run goes on. Called by the session's owner. `requested` are the servers that it
+    brings by their URLs.
 
     Raises:
         AlreadyDecided: the approval has been answered, has expired, or its run has ended.
+        Conflict: the call cannot be made, since its server came with a request and is not known any more.
         RunUnreadable: another version of tenuto asked, and this one cannot go on with the run.
     """
     pause = await _open_pause(services, runs, run, session, pause_id)
-    _ = run.options  # what cannot go on is not decided
+    tools = RunTools(services, run, requested)
+    if (missing := tools.missing(pause.tool)) is not None and decision.approve:  # what cannot go on is not decided
+        raise Conflict(
+            f"{pause.tool} cannot be called: {missing}. Answer with a request that brings the server again, as"
+            " /v1/responses takes it, or deny the call"
+        )
     calls = await runs.calls(run, session)
     now = services.clock()
     draft = Draft(session)
     draft.save()
     if decision.approve and decision.remember:
-        draft.ahead.approved |= {services.policy.remembered_as(pause.tool)}
+        draft.ahead.approved |= {tools.remembered_as(pause.tool)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     record = advanced(run.record, RunTrigger.DECIDE, now)
     answered = pause.ended(status, now, decision.message, remember=decision.remember)
@@ -61,12 +74,20 @@ async def decide(
     with runs.unsettling(run):
         await services.directory.commit(draft, SavePause(answered), SaveRun(record), *begun)
     run.record, run.pending = record, []
+    if requested is not None:
+        services.requested.give(requested, run.id)
     runs.end_pause(run, status)
+    take(calls, answered)
+    return Admitted(run, calls, leg_id, leg=leg, is_detached=keep_as is not None and keep_as.is_detached)
+
+
+def take(calls: Sequence[PendingCall], pause: PauseRecord) -> None:
+    """Let the call in question be approved or denied, as a person has said."""
     for pending in calls:
         if pending.call.id == pause.call_id:
-            pending.approved = decision.approve
-            pending.denial = None if decision.approve else " ".join(filter(None, (DENIED, decision.message)))
-    return Admitted(run, calls, leg_id, leg=leg, is_detached=keep_as is not None and keep_as.is_detached)
+            pending.approved = pause.status is PauseStatus.APPROVED
+            denied = pause.status is PauseStatus.DENIED
+            pending.denial = " ".join(filter(None, (DENIED, pause.message))) if denied else None
 
 
 def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepAs | None) -> LegRecord | None:
@@ -84,6 +105,7 @@ def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepA
         first_said=items,
         created_at=services.clock(),
         request=keep_as.request,
+        progress=at_begin() if keep_as.is_detached else None,
     )
 
 

@@ -17,7 +17,7 @@ class Embeddings:
     """Those that are under way. Event-loop thread only."""
 
     def __init__(self, models: Models) -> None:
-        self._engines = [model.engine for model in models.served() if isinstance(model, EmbeddingModel)]
+        self._models = models
         self._under_way = 0
         self._ends = anyio.Event()
 
@@ -25,15 +25,17 @@ class Embeddings:
         """A row for each text, which `check_lengths` has passed. Raises what `EmbeddingClient.embed` does."""
         self._under_way += 1
         try:
-            return await model.engine.embed(texts, principal.id)
+            with model.uses.held():
+                return await model.engine.embed(texts, principal.id)
         finally:
             self._under_way -= 1
             self._ends.set()
 
     def close(self) -> None:
         """Let all who wait go."""
-        for engine in self._engines:
-            engine.close()
+        for model in self._models.served():
+            if isinstance(model, EmbeddingModel):
+                model.engine.close()
 
     async def rest(self) -> None:
         """Return when none is under way."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.errors import GenerationFailed
+from tenuto.pipelines.images import Piece
 from tenuto.runtime.engine.messages import (
     EmbeddingEvent,
     EngineStatus,
@@ -128,25 +129,29 @@ class EngineClient:
         named: int = 0,
         known: Prefix = NOTHING,
         whole: Callable[[], Sequence[int]] | None = None,
+        said: Sequence[int] = (),
+        pieces: Sequence[Piece] = (),
     ) -> OpenRound:
         """Generate after those tokens of the sequence that `known` names and then `tokens`, whatever else it has seen.
 
         `whole` gives all of them; it is asked for where the engine does not have those that are named, and so at any
         time before the first event. The sequence must not have an open round. `principal` is whose it is; with others
         it shares nothing but its first `named` tokens. It takes the `place` that was reserved for it; without one it
-        is not refused either, since what goes on with a run that was admitted must go on.
+        is not refused either, since what goes on with a run that was admitted must go on. `said`: the round goes on
+        after these tokens, which it has sampled before the engine began. `pieces` are those of the images
+        among all tokens.
         """
         if place is not None:
             place.give_back()
         self._line.check_alive()
         if sequence in self._rounds:  # it was cancelled, and the step that it was in has not ended yet
             raise GenerationFailed("the last round of this session is still stopping; try again")
-        command = Submit(sequence, principal, known, tokens, round, computed_before, named)
+        command = Submit(sequence, principal, known, tokens, round, computed_before, named, said, pieces)
         if known.length and not self.holds(sequence, known.length):
             command = _sent_whole(command, whole)
         self._places.settle(sequence, principal)
         opened = self._rounds[sequence] = OpenRound(command, whole, self._line.tell)
-        self._remember(sequence, principal, known.length + len(tokens))
+        self._remember(sequence, principal, known.length + len(tokens) + len(said))
         self._line.tell(command)
         return opened
 

@@ -127,7 +127,9 @@ class _Turns:
         wanted = _Said(item.text, item.reasoning, tuple((call.name, call.arguments) for call in item.calls))
         # Without calls the model may have seen no tools, and then what looks like a call is text.
         ways = (True,) if item.calls else (True, False)
-        return any(_read(self.codec.parser(calls=calls), sampled, ended=ended) == wanted for calls in ways)
+        return any(
+            _read(self.codec.parser(calls=calls, tools=self.tools), sampled, ended=ended) == wanted for calls in ways
+        )
 
     def _opening(self, place: int, past: Sequence[Item]) -> tuple[int, ...]:
         """What the template writes after the past to let the model speak: much the same after the same kinds of items.

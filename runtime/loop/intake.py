@@ -13,6 +13,7 @@ import anyio.to_thread
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionPaused
 from tenuto.runtime.engine.messages import MissReason
 from tenuto.runtime.loop.constraints import constrained
+from tenuto.runtime.loop.images import check_images
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.models import Model
@@ -25,6 +26,7 @@ from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
+from tenuto.runtime.loop.unfinished import at_begin
 from tenuto.runtime.loop.waiting import waiting_run
 from tenuto.sessions.changes import BeginLeg, Beside, Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
@@ -34,6 +36,8 @@ from tenuto.sessions.records import CallRecord, CallStatus, LegRecord, PauseReas
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, follow, plan
 from tenuto.sessions.tokens import Tokens
+
+_CHANGED = {"tools": MissReason.TOOLS_CHANGED, "variables": MissReason.VARIABLES_CHANGED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class Intake:
         session, splice = found.session, self._splice(turn, found)
         options = await self._options.of(turn, model, session)
         check_length(model.codec, (item.text for item in splice.new), model.context)
+        await check_images(model.codec, splice.new)
         draft = Draft(session)
         _lead_in(draft, turn, splice, found)
         draft.add(splice.new)
@@ -143,6 +148,7 @@ class Intake:
         results: Sequence[ToolResultItem],
         then: tuple[Item, ...],
     ) -> Admitted:
+        await check_images(model.codec, then)
         calls = await self._runs.calls(run, session)
         brought = {result.call_id: result for result in results}
         now = self._services.clock()
@@ -160,7 +166,8 @@ class Intake:
             _take(run, calls, fresh)
             raise MissingToolResults(missing)
         options = inherited(await self._options.of(turn, model, session), run.options, turn)
-        options = await constrained(model.codec, options, turn.response)
+        options = options.prefilled_in(len(run.rounds) + 1)
+        options = await constrained(options.codec_of(model.codec), options, turn.response)
         record = advanced(
             run.record,
             RunTrigger.ANSWER,
@@ -173,7 +180,7 @@ class Intake:
         draft.save()
         draft.ahead.hint = turn.hint or session.hint
         first_item = len(session.items)
-        leg = self._leg(turn, session, run, first_item, first_item + len(calls) + len(then))
+        leg = self._leg(turn, session, run, first_item, first_item + len(calls) + len(then), then)
         saved: list[Beside] = [*kept, SaveRun(record), *_beginning(leg), *self._keys.saving(turn, run.id)]
         with self._runs.unsettling(run):
             await self._services.directory.commit(draft, *saved)
@@ -197,13 +204,14 @@ class Intake:
         miss_reason = _lead_in(draft, turn, splice, found)
         options = await self._options.of(turn, model, session, miss_reason)
         check_length(model.codec, (item.text for item in new), model.context)
-        options = await constrained(model.codec, options, turn.response)
+        await check_images(model.codec, new)
+        options = await constrained(options.codec_of(model.codec), options, turn.response)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, RunTrigger.SUPERSEDE)
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         options, whole = await _read(turn, model, options, draft)
-        if whole.tools_changed:
-            options = replace(options, miss_reason=options.miss_reason or MissReason.TOOLS_CHANGED)
+        if whole.changed is not None:
+            options = replace(options, miss_reason=options.miss_reason or _CHANGED[whole.changed])
         extend(draft, whole)
         draft.mark_turns(draft.kept)
         run = self._run(turn, model, draft, options, len(new), whole)
@@ -218,7 +226,15 @@ class Intake:
             self._runs.closed(superseded, ended)
         return Admitted(run, [], run.next_leg_id, prompt=whole.settled(), leg=leg, is_detached=turn.is_detached)
 
-    def _leg(self, turn: Turn, session: Session, run: Run, first_item: int, first_said: int) -> LegRecord | None:
+    def _leg(
+        self,
+        turn: Turn,
+        session: Session,
+        run: Run,
+        first_item: int,
+        first_said: int,
+        then: Sequence[Item] = (),
+    ) -> LegRecord | None:
         """The leg that the turn begins, where its client can ask for it again."""
         if turn.keep_as is None or not session.stored:
             return None
@@ -232,6 +248,7 @@ class Intake:
             first_said=first_said,
             created_at=self._services.clock(),
             request=turn.keep_as.request,
+            progress=at_begin(then) if turn.is_detached else None,
         )
 
     def _let_run(self, draft: Draft, turn: Turn, run: Run) -> None:
@@ -294,10 +311,11 @@ async def _read(turn: Turn, model: Model, options: RunOptions, draft: Draft) -> 
         ContextTooLong: it does not fit.
     """
     session, keep, items = draft.session, draft.kept, draft.items
-    whole = await read(model.codec, options.tools, session.ledgers, keep, items)
+    codec, begun = options.codec_of(model.codec), None if options.prefill is None else options.prefill.item
+    whole = await read(codec, options.tools, session.ledgers, keep, items, begun)
     bare = without_default_tools(options, turn) if whole.total >= model.context else None
     if bare is not None:
-        options, whole = bare, await read(model.codec, (), session.ledgers, keep, items)
+        options, whole = bare, await read(codec, (), session.ledgers, keep, items, begun)
     if whole.total >= model.context:
         raise ContextTooLong(whole.total, model.context, _fork_point(session, keep, whole, model))
     return options, whole

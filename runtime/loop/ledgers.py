@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import anyio.to_thread
 
-from tenuto.pipelines.base import Codec
+from tenuto.pipelines.base import TOOL_DIGITS, Codec
+from tenuto.pipelines.images import Piece
 from tenuto.runtime.loop.amounts import RENDERED
+from tenuto.runtime.loop.images import LOOKING, may_see
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
@@ -25,13 +27,20 @@ _HALF = 16
 
 
 def fingerprint(codec: Codec, tools: Sequence[ToolSpec]) -> str:
-    """The name of a session's ledger: 16 digits for tokeniser and template, and 16 more for the tool block."""
-    return codec.fingerprint(())[:_HALF] + codec.fingerprint(tools)[:_HALF]
+    """The name of a session's ledger: 16 digits for tokeniser and template, and 16 more for the tool block and for the
+    template's variables, where those show."""
+    return codec.family[:_HALF] + codec.fingerprint(tools)[:_HALF]
 
 
 def made_by(codec: Codec, name: str) -> bool:
-    """Whether a ledger of that name has this codec's tokens, whatever its tool block."""
-    return name[:_HALF] == codec.fingerprint(())[:_HALF]
+    """Whether a ledger of that name has this codec's tokens, whatever its tool block and variables."""
+    return name[:_HALF] == codec.family[:_HALF]
+
+
+def _has_tools_of(name: str, other: str) -> bool:
+    """Whether two ledgers' names say that their tool blocks are of the same tools."""
+    end = _HALF + TOOL_DIGITS
+    return name[_HALF:end] == other[_HALF:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +56,12 @@ class Prompt:
     opening: Span
     computed_before: int = 0
     """How many of these tokens had a cache when the model last spoke in the session: all but the last it said."""
-    tools_changed: bool = False
-    """Whether some of these items have been read before with other tools."""
+    changed: Literal["tools", "variables"] | None = None
+    """With what else some of these items have been read before: other tools, or other variables of the template."""
     taken: Span = ()
     """What was new and is a part of the ledger now."""
+    pieces: tuple[Piece, ...] = ()
+    """Those of the images in it."""
 
     @property
     def total(self) -> int:
@@ -76,16 +87,23 @@ class Prompt:
 
 
 async def read(
-    codec: Codec, tools: Sequence[ToolSpec], ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item]
+    codec: Codec,
+    tools: Sequence[ToolSpec],
+    ledgers: Mapping[str, Ledger],
+    keep: int,
+    items: Sequence[Item],
+    begun: AssistantItem | None = None,
 ) -> Prompt:
     """What `prompt` gives, rendered in a worker thread where that takes long. Nobody may change anything meanwhile."""
     if not ledgers and _are_large(tools):  # even naming the ledger looks at all of them
-        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
+        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items, begun)
     ledger = ledgers.get(fingerprint(codec, tools))
     begin = 0 if codec.looks_back is not None or ledger is None else min(ledger.items, keep)
-    if not RENDERED.holds(items[begin:]):
-        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items)
-    return prompt(codec, tools, ledgers, keep, items)
+    if may_see(codec, items):
+        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items, begun, limiter=LOOKING)
+    if not RENDERED.holds([*items[begin:], *(() if begun is None else (begun,))]):
+        return await anyio.to_thread.run_sync(prompt, codec, tools, ledgers, keep, items, begun)
+    return prompt(codec, tools, ledgers, keep, items, begun)
 
 
 def _are_large(tools: Sequence[ToolSpec]) -> bool:
@@ -108,12 +126,19 @@ def _are_large(tools: Sequence[ToolSpec]) -> bool:
 
 
 def prompt(
-    codec: Codec, tools: Sequence[ToolSpec], ledgers: Mapping[str, Ledger], keep: int, items: Sequence[Item]
+    codec: Codec,
+    tools: Sequence[ToolSpec],
+    ledgers: Mapping[str, Ledger],
+    keep: int,
+    items: Sequence[Item],
+    begun: AssistantItem | None = None,
 ) -> Prompt:
     """Render what the ledger does not have of `items`, of which the first `keep` are the session's own.
 
-    Where the session has gone on with other tools, its later items are rendered anew, but what the model sampled stays
-    as it was: the tool block changes, the answers do not.
+    A turn that was `begun` opens with what stands in it: it is rendered as if it were past, up to its content's end.
+
+    Where the session has gone on with other tools or variables, its later items are rendered anew, but what the model
+    sampled stays as it was: the tool block changes, the answers do not.
 
     Nothing is changed. Raises TemplateFailed.
     """
@@ -126,14 +151,22 @@ def prompt(
     said = _sampled_elsewhere(others, covered, min(keep, len(items)), items)
     rendered = codec.suffix(
         items[:covered],
-        items[covered:],
+        [*items[covered:], *(() if begun is None else (begun,))],
         tools,
         ended=last in codec.info.stop_tokens,
         said={place - covered: span for place, span in said.items()},
     )
-    further = any(min(one.items, keep) > covered for one in others)
+    further = [one.fingerprint for one in others if min(one.items, keep) > covered]
+    changed = _changed(name, further)
     computed_before = _computed_before(ledger, items[:covered])
-    return Prompt(name, covered, known, rendered.items, rendered.opening, computed_before, tools_changed=further)
+    spans, opening = (rendered.items, rendered.opening) if begun is None else (rendered.items[:-1], rendered.items[-1])
+    return Prompt(name, covered, known, spans, opening, computed_before, changed, pieces=codec.pieces(items))
+
+
+def _changed(name: str, further: Sequence[str]) -> Literal["tools", "variables"] | None:
+    if not further:
+        return None
+    return "variables" if any(_has_tools_of(name, one) for one in further) else "tools"
 
 
 def _computed_before(ledger: Ledger | None, items: Sequence[Item]) -> int:

@@ -5,15 +5,13 @@ What is to be kept goes through `LegCommits`, before the client is told.
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import anyio
 
 from tenuto.errors import GenerationFailed, ShuttingDown, TenutoError
-from tenuto.pipelines.base import GrammarSource, ToolChoice
-from tenuto.runtime.engine.messages import Reading, Round, RoundUsage, StopCause
-from tenuto.runtime.engine.stops import StopStrings
+from tenuto.runtime.engine.messages import RoundUsage, StopCause
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.engine_client import Place
 from tenuto.runtime.loop.events import RoundEnded, StopReason, ToolStatus
@@ -21,13 +19,16 @@ from tenuto.runtime.loop.ledgers import Prompt, extend, read
 from tenuto.runtime.loop.leg_commits import LegCommits
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.open_round import OpenRound
-from tenuto.runtime.loop.pending import PendingCall, closing, pending_calls, results_of, stand_in
+from tenuto.runtime.loop.pending import LOST, PendingCall, closing, named, pending_calls, results_of, stand_in
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
+from tenuto.runtime.loop.round_start import NOTHING_SAID, RoundStarter
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import RunTrigger
+from tenuto.runtime.loop.run_tools import RunTools
 from tenuto.runtime.loop.services import Services
-from tenuto.runtime.loop.text import TextStream
+from tenuto.runtime.loop.unfinished import Progress, RoundStart, Said, weights_of
+from tenuto.runtime.loop.variables import with_variables
 from tenuto.sessions.items import Item
 from tenuto.sessions.records import CallStatus
 from tenuto.sessions.session import Session
@@ -57,31 +58,36 @@ class Leg:
     rendered: Prompt | None = None
     """What the first round reads, where it has been rendered already."""
     place: Place | None = None
+    progress: Progress = field(default_factory=Progress)
+    said: Said | None = None
+    """What the first round has said already, where it began in an earlier process; `rendered` is what it read."""
+    turn: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    """Entered when it may go on, where an earlier process has begun it."""
     _kept: LegCommits = field(init=False)
+    _tools: RunTools = field(init=False)
+    _starter: RoundStarter = field(init=False)
     _deadline: float = 0.0
-    _last_round: StopReason | None = None
-    """Why the next round is the last, once that is so."""
-    _seen: set[tuple[tuple[str, str, str], ...]] = field(default_factory=set)
     _prompt: Prompt | None = None
     _opened: OpenRound | None = None
     _reader: RoundReader | None = None
 
     def __post_init__(self) -> None:
-        self._kept = LegCommits(self.services, self.run, self.session)
-
-    @property
-    def _sequence(self) -> str:
-        return f"{self.session.uid}/{self.model.id}"
+        self._kept = LegCommits(self.services, self.run, self.session, self.progress)
+        self._tools = RunTools(self.services, self.run)
+        self._starter = RoundStarter(self.services, self.run, self.session, self.model)
 
     async def drive(self) -> None:
         """Go on until the run waits or has ended. What goes wrong ends the run; only cancellation passes through."""
         try:
-            self._deadline = anyio.current_time() + self.run.options.deadline_s
-            while await self._settle_calls() and await self._round():
-                pass
+            async with self.turn:
+                self._deadline = anyio.current_time() + self.run.options.deadline_s
+                while await self._settle_calls() and await self._round():
+                    pass
         except anyio.get_cancelled_exc_class():
             if self.run.cancelling:
                 await self._break_off(RunTrigger.CANCEL, StopReason.CANCELLED)
+            elif self.run.leg.is_recoverable:
+                self._leave()
             else:
                 await self._break_off(
                     RunTrigger.INTERRUPT, StopReason.INTERRUPTED, ShuttingDown("the server is stopping")
@@ -112,65 +118,40 @@ class Leg:
         items = self._kept.draft.items
         self._prompt, self.rendered = self.rendered, None
         if self._prompt is None:
-            self._prompt = await read(self.model.codec, options.tools, self.session.ledgers, len(items), items)
+            codec = await with_variables(self.model.codec, options.variables)
+            begun = options.prefill_of(len(self.run.rounds) + 1)
+            turn = None if begun is None else begun.item
+            self._prompt = await read(codec, options.tools, self.session.ledgers, len(items), items, turn)
         tokens = min(options.max_tokens - self._spent(), self.model.context - self._prompt.total)
         if tokens <= 0:
             await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
             return False
         extend(self._kept.draft, self._prompt)
-        self._begin_round(tokens)
-        assert self._reader is not None
-        assert self._opened is not None
-        outcome = await self._reader.read(self._opened)
+        outcome = await self._speak(self._prompt, tokens)
         self._keep_round(outcome)
         return await self._after_round(outcome)
+
+    async def _speak(self, prompt: Prompt, tokens: int) -> Outcome:
+        """Let the model say at most so many tokens after a prompt. A round that goes on after a crash is kept so that
+        it can, before any of its tokens."""
+        said, self.said = self.said, None
+        if said is None and self.run.leg.is_recoverable:
+            before = prompt.computed_before if self.run.rounds else self.run.computed_before
+            weights = weights_of(self.model)
+            await self._kept.begin_round(RoundStart(prompt.fingerprint, prompt.opening, before, weights))
+        opened, reader = self._begin(prompt, tokens, said or NOTHING_SAID)
+        return await reader.read(opened)
+
+    def _begin(self, prompt: Prompt, tokens: int, said: Said) -> tuple[OpenRound, RoundReader]:
+        is_last = self.progress.last_round is not None
+        opened, reader = self._starter.begin(prompt, tokens, self.place, is_last=is_last, said=said)
+        self._opened, self._reader = opened, reader
+        self.run.leg.open = reader.sampled
+        return opened, reader
 
     def _spent(self) -> int:
         """What the model has said for the present request."""
         return sum(usage.sampled for usage in self.run.rounds[self.run.leg.first_round - 1 :])
-
-    def _begin_round(self, tokens: int) -> None:
-        assert self._prompt is not None
-        options, codec, engine = self.run.options, self.model.codec, self.model.engine
-        choice, grammar = self._grammar()
-        number = len(self.run.rounds) + 1
-        calls = bool(options.tools) and choice is not ToolChoice.NONE
-        clients = len(self.run.leg.answer.calls)
-        text = TextStream(codec, StopStrings(options.stop))
-        self._reader = RoundReader(self.run, number, codec.parser(calls=calls), text, clients)
-        reading = Reading.CALLS if calls else Reading.TURN
-        round = Round(tokens, options.sampling, codec.info.stop_tokens, options.stop, grammar, reading)
-        self._opened = engine.submit(
-            self._sequence,
-            self._prompt.fresh,
-            round,
-            self._prompt.computed_before if self.run.rounds else self.run.computed_before,
-            principal=self.session.principal,
-            place=self.place,
-            named=self._named(),
-            known=self._prompt.known,
-            whole=partial(self._prompt.all_tokens, self.session.ledgers),
-        )
-
-    def _named(self) -> int:
-        assert self._prompt is not None
-        ledger = self.session.ledgers.get(self._prompt.fingerprint)
-        if ledger is None:
-            return 0
-        return self.services.shared_prefixes.of(ledger, self.session.items, self.model.codec, self.run.options.tools)
-
-    def _grammar(self) -> tuple[ToolChoice, GrammarSource | None]:
-        options = self.run.options
-        choice = options.choice
-        if self._last_round is not None:
-            choice = ToolChoice.NONE
-        elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != self.run.leg.first_round:
-            choice = ToolChoice.AUTO  # what was required has been done
-        if not options.tools:
-            choice = ToolChoice.NONE
-        tools = options.callable(choice)
-        grammar = self.model.codec.grammar(tools, choice, parallel=options.parallel, answer=options.answer)
-        return choice, grammar
 
     def _keep_round(self, outcome: Outcome) -> None:
         """The round becomes an item with its tokens, which the next commit keeps."""
@@ -180,6 +161,8 @@ class Leg:
             usage = replace(usage, miss_reason=self.run.options.miss_reason)
         self._kept.draft.add((outcome.item,))
         self._kept.draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
+        self.run.leg.close_round()
+        self.progress.start = None
         self.run.ledger_tokens = self._prompt.total + len(outcome.sampled)
         self.run.rounds.append(usage)
         self._opened = self._reader = None
@@ -204,9 +187,9 @@ class Leg:
                 await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
                 return False
         if not outcome.item.calls:
-            await self._kept.end(RunTrigger.COMPLETE, self._last_round or StopReason(outcome.cause.value))
+            await self._kept.end(RunTrigger.COMPLETE, self.progress.last_round or StopReason(outcome.cause.value))
             return False
-        self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self.services.policy.repeatable)
+        self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self._tools.repeatable)
         return True
 
     # Its calls.
@@ -218,9 +201,8 @@ class Leg:
         runner = CallRunner(
             self.run,
             self.session.uid,
-            self.services.registry,
+            self._tools,
             self._kept.commit,
-            self._count_call,
             self._deadline,
             self.services.clock,
         )
@@ -252,12 +234,10 @@ class Leg:
             if pending.denial is not None:
                 await runner.deny(pending, pending.denial)
                 continue
-            decision = self.services.policy.decide(
-                pending.call.name,
-                request=options.permission_for(pending.call.name),
-                can_answer=options.can_answer,
-                remembered=self._is_remembered(pending.call.name),
-            )
+            if pending.was_lost:
+                await runner.settle(pending, stand_in(pending.call, LOST), ToolStatus.FAILED)
+                continue
+            decision = self._tools.decide(pending.call.name, self.session)
             if pending.approved or decision.permission is Permission.AUTO:
                 ready.append(pending)
             elif decision.permission is Permission.DENY:
@@ -268,19 +248,15 @@ class Leg:
             await runner.make(ready)
         return ask
 
-    def _is_remembered(self, tool: str) -> bool:
-        approved = self.session.approved
-        return bool(approved) and self.services.policy.remembered_as(tool) in approved
-
     def _decide_last_round(self) -> None:
-        made = tuple((c.call.name, c.call.arguments, c.result.text) for c in self.calls if c.result is not None)
+        progress, made = self.progress, named([call for call in self.calls if call.result is not None])
         if self.run.tool_rounds >= self.run.options.max_tool_rounds and any(c.call.server for c in self.calls):
-            self._last_round = StopReason.MAX_TOOL_ROUNDS
-        elif made in self._seen:
-            self._last_round = StopReason.REPEAT
+            progress.last_round = StopReason.MAX_TOOL_ROUNDS
+        elif made in progress.seen:
+            progress.last_round = StopReason.REPEAT
         elif anyio.current_time() >= self._deadline:
-            self._last_round = StopReason.DEADLINE
-        self._seen.add(made)
+            progress.last_round = StopReason.DEADLINE
+        progress.seen.add(made)
 
     async def _append_results(self) -> bool:
         """All results are there: they become items, in call order, each with what the model gets to read of it."""
@@ -294,11 +270,6 @@ class Leg:
         elif not fits:
             await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
         return fits and not not_run
-
-    def _count_call(self, name: str, status: ToolStatus) -> None:
-        found = self.services.registry.find(name)
-        if found is not None:
-            self.services.metrics.tool_call(found.server, name, status)
 
     # An end before its time.
 
@@ -314,8 +285,18 @@ class Leg:
             except Exception as failure:
                 self._lose_end(failure, error)
 
+    def _leave(self) -> None:
+        """The server is stopping, and the next process goes on with the leg: it is left as a crash would leave it."""
+        if self._opened is not None:
+            self._opened.cancel()
+        self.run.leave()
+
     async def _stop_round(self) -> None:
         """Stop the round that is under way, if there is one; what it has said is kept where it can be read."""
+        if self.said is not None and self.rendered is not None:  # in an earlier process, and its turn has not come yet
+            self._prompt = self.rendered
+            extend(self._kept.draft, self._prompt)
+            self._begin(self._prompt, self.run.options.max_tokens - self._spent(), self.said)
         opened, reader = self._opened, self._reader
         if opened is None or reader is None or opened.is_over:
             return
@@ -342,5 +323,5 @@ class Leg:
 
     def _lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
         """How the run ended cannot be kept: its sequence may be ahead of the session, so the model forgets it."""
-        self.model.engine.release(self._sequence)
+        self.model.engine.release(self._starter.sequence)
         self._kept.lose_end(failure, cause)

@@ -12,13 +12,14 @@ from uuid import uuid4
 import anyio
 
 from tenuto.errors import CommitUnsettled, TenutoError
-from tenuto.runtime.loop.answer import announced
+from tenuto.runtime.loop.answer import announced, end_to_json
 from tenuto.runtime.loop.events import RunDone, RunPaused, StopReason
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import TABLE, RunTrigger, advanced
 from tenuto.runtime.loop.services import Services
-from tenuto.sessions.changes import Beside, EndLeg, SaveCall, SavePause, SaveRun
+from tenuto.runtime.loop.unfinished import Progress, RoundStart
+from tenuto.sessions.changes import Beside, EndLeg, SaveCall, SavePause, SaveProgress, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
@@ -30,18 +31,37 @@ logger = logging.getLogger(__name__)
 class LegCommits:
     """The draft of one leg and its commits. Event-loop thread only, as the leg is."""
 
-    def __init__(self, services: Services, run: Run, session: Session) -> None:
-        self._services, self._run, self._session = services, run, session
+    def __init__(self, services: Services, run: Run, session: Session, progress: Progress) -> None:
+        self._services, self._run, self._session, self._progress = services, run, session, progress
         self.draft = Draft(session)
         """What the session will be with the next commit."""
 
     async def commit(self, *changes: Beside) -> None:
         """Keep the draft, and let the next one begin. One whose commit fails is kept with what comes after it."""
+        leg = self._run.leg
+        place, step = self._step() if leg.is_settling and not leg.is_ending else (0, [])
         try:
-            await self._commit(*changes)
+            await self._commit(*changes, *step)
         except CommitUnsettled:
             self._run.is_in_doubt = True
             raise
+        if step:
+            leg.is_settling = False
+            self._run.keep_up_to(place)
+
+    def _step(self) -> tuple[int, list[Beside]]:
+        """What is kept of a leg that goes on after a crash, where a round begins or has ended."""
+        record, run = self._run.leg.record, self._run
+        assert record is not None
+        place, told = run.to_keep()
+        progress = self._progress.dump(run.usage_json(), end_to_json(run.leg.answer))
+        return place, [*told, SaveProgress(record.id, record.session_uid, progress)]
+
+    async def begin_round(self, start: RoundStart) -> None:
+        """Keep that a round begins, which goes on after a crash."""
+        self._progress.start = start
+        self._run.leg.is_settling = True
+        await self.commit()
 
     async def _commit(self, *changes: Beside) -> None:
         if self.draft.is_empty:  # results of calls that were made at once come at once
@@ -112,15 +132,21 @@ class LegCommits:
     def lose_end(self, failure: Exception, cause: TenutoError | None) -> None:
         """How the run ended cannot be kept: tell what ended it, else what went wrong with the end.
 
-        The session is as it was last kept; housekeeping closes the run.
+        The session is as it was last kept; housekeeping closes the run. An end of a leg that goes on after a crash is
+        told only then: until it is kept, a crash would undo it.
         """
         run = self._run
         logger.error("the end of run %s could not be kept", run.id, exc_info=failure)
         error = cause or failure
         if not isinstance(error, TenutoError):
             error = TenutoError("internal error; the server's log has the details")
-        run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, str(error), error.code)
-        run.emit(run.unkept_end)
+        end = RunDone(RunStatus.FAILED, StopReason.ERROR, str(error), error.code)
+        if run.leg.is_recoverable:
+            run.untold_end = end
+            run.leave()
+            return
+        run.unkept_end = end
+        run.emit(end)
         self._count_end(RunStatus.FAILED)
 
     async def _close(

@@ -1,11 +1,13 @@
 """What is known of one leg while its run is in memory: its answer, its place in the feed, and who waits for it."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import anyio
 
 from tenuto.runtime.loop import answer as answers
-from tenuto.runtime.loop.events import Answer, RunEvent
+from tenuto.runtime.loop.events import Answer, RunEvent, ToolCalling
+from tenuto.runtime.loop.unfinished import OpenTokens
 from tenuto.sessions.records import LegEnd, LegRecord
 
 
@@ -26,10 +28,18 @@ class LegState:
     """Up to this place of the feed what it has told is in the store, where it is kept."""
     is_ending: bool = False
     """Whether its end is being kept, and with it all that it has told: nobody else keeps any of that now."""
+    is_settling: bool = False
+    """Whether a round's start or its end is to be kept, and with it all that was told before: as for `is_ending`."""
     is_detached: bool = False
     """Whether it goes on without anybody who follows it, and tells only what has been kept."""
+    open: OpenTokens | None = None
+    """What the round that is open has sampled."""
+    begun: set[str] = field(default_factory=set)
+    """The ids of the server's calls that it has told of."""
     scope: anyio.CancelScope | None = None
     """Set while the leg is under way."""
+    when_further: Callable[[], None] | None = None
+    """Called once, when more of it has been kept."""
     grace_s: float = 0.0
     """How much longer it goes on when the last follower has left, for a client that comes again."""
     is_claimed: bool = False
@@ -42,6 +52,22 @@ class LegState:
     def is_under_way(self) -> bool:
         """Whether the model or a tool is at work on it."""
         return self.scope is not None
+
+    @property
+    def is_recoverable(self) -> bool:
+        """Whether it goes on after a crash."""
+        return self.is_detached and self.record is not None
+
+    def close_round(self) -> None:
+        """The open round is over, which is kept next."""
+        self.open = None
+        self.is_settling = self.is_recoverable
+
+    def has_come_further(self) -> None:
+        """More of it has been kept, or nothing more will be."""
+        called, self.when_further = self.when_further, None
+        if called is not None:
+            called()
 
     @property
     def is_abandoned(self) -> bool:
@@ -72,6 +98,8 @@ class LegState:
         """Add to the answer what an event tells. The answer of a leg that is over has been given away."""
         if self.end is not None:
             self.answer = answers.copied(self.answer)
+        if isinstance(event, ToolCalling):
+            self.begun.add(event.call.id)
         answers.gather(self.answer, event)
 
     def ended(self, end: LegEnd, kept: int) -> None:

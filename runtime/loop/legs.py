@@ -2,22 +2,29 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from tenuto.errors import ShuttingDown
 from tenuto.runtime.loop.engine_client import Place
-from tenuto.runtime.loop.events import RunDone, StopReason
+from tenuto.runtime.loop.events import RunDone, RunEvent, StopReason
 from tenuto.runtime.loop.intake import Admitted
+from tenuto.runtime.loop.ledgers import Prompt
 from tenuto.runtime.loop.leg import Leg
+from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.models import Model
+from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.telling import keeping_told
-from tenuto.sessions.records import RunStatus
+from tenuto.runtime.loop.unfinished import Progress, Said
+from tenuto.sessions.items import Item
+from tenuto.sessions.records import LegRecord, RunStatus
 from tenuto.sessions.session import Session
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.watchers import notify
@@ -26,6 +33,25 @@ logger = logging.getLogger(__name__)
 
 ADMISSION_S = 0.01
 """About how long a turn takes from its commit to its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A leg as its process has left it. It has told `told`, of which the last `untold` are not kept; `calls` are those
+    of its last round where they have not become items; else `prompt` is what its open round reads, which has `said`
+    something already."""
+
+    record: LegRecord
+    of_request: bool
+    usage: dict[str, Any] | None
+    end: dict[str, Any]
+    told: Sequence[RunEvent]
+    progress: Progress
+    then: tuple[Item, ...] = ()
+    untold: int = 0
+    calls: list[PendingCall] = field(default_factory=list)
+    prompt: Prompt | None = None
+    said: Said | None = None
 
 
 class Legs:
@@ -75,8 +101,6 @@ class Legs:
         run = admitted.run
         leg = Leg(self._services, run, session, model, admitted.calls, admitted.then, admitted.prompt, place)
         scope = anyio.CancelScope()
-        seat = object()
-        self._places.settle(seat, session.principal)
         run.begin_leg(
             scope,
             of_request=of_request,
@@ -85,11 +109,38 @@ class Legs:
             record=admitted.leg,
             is_detached=admitted.is_detached,
         )
-        self._runs.add(run)
         if not run.rounds:
             self._services.metrics.run_started(model.id)
-        self._group.start_soon(self._drive, leg, scope, seat)
+        self._start(leg, scope)
         return leg
+
+    def resume(
+        self,
+        run: Run,
+        session: Session,
+        model: Model,
+        resumed: Resumed,
+        turn: Callable[[LegState], AbstractAsyncContextManager[None]],
+    ) -> None:
+        """Go on with a detached leg that an earlier process has begun, when its turn has come."""
+        then, prompt, said = resumed.then, resumed.prompt, resumed.said
+        leg = Leg(self._services, run, session, model, resumed.calls, then, prompt, None, resumed.progress, said)
+        scope = anyio.CancelScope()
+        record, of_request = resumed.record, resumed.of_request
+        run.begin_leg(scope, of_request=of_request, leg_id=record.id, record=record, is_detached=True)
+        run.go_on(resumed.told, resumed.usage, resumed.end)
+        run.keep_up_to(run.leg.start + len(resumed.told) - resumed.untold)
+        leg.turn = turn(run.leg)
+        self._start(leg, scope)
+
+    def _start(self, leg: Leg, scope: anyio.CancelScope) -> None:
+        seat = object()
+        leg.model.uses.take()
+        leg.model.uses.waits.discard(leg.run.id)
+        self._places.settle(seat, leg.session.principal)
+        self._runs.add(leg.run)
+        self._services.requested.begin(leg.run.id)
+        self._group.start_soon(self._drive, leg, scope, seat)
 
     async def _drive(self, leg: Leg, scope: anyio.CancelScope, seat: object) -> None:
         run, begun = leg.run, anyio.current_time()
@@ -104,9 +155,13 @@ class Legs:
                 run.unkept_end = RunDone(RunStatus.FAILED, StopReason.ERROR, "internal error", "internal")
                 run.emit(run.unkept_end)
             self._places.remove(seat)
+            if run.record.status is RunStatus.PAUSED:
+                leg.model.uses.waits.add(run.id)
+            leg.model.uses.give_back()
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)
-            notify(self._watchers, run)
+            if run.leg.end is not None:  # else it is left to the next process
+                notify(self._watchers, run)
 
     async def rest(self) -> None:
         """Return when no leg is under way or about to be."""

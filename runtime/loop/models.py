@@ -1,78 +1,23 @@
-"""The models that are served: each with its codec and its engine, or with its encoder where it embeds."""
+"""The models that are served, by the names that requests have for them.
 
-from collections.abc import Iterator, Mapping, Sequence
+Which are loaded is the affair of their `Shelf`; which one a name means does not depend on that.
+"""
+
+import builtins
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from typing import TypeVar
 
-from tenuto.errors import ConfigurationError, InvalidRequest, NotFound
-from tenuto.pipelines.backend import BackendInfo
-from tenuto.pipelines.base import Codec, ToolChoice
-from tenuto.pipelines.embedding import EmbedderInfo, TextEncoder
-from tenuto.runtime.loop.embedding_client import EmbeddingClient
-from tenuto.runtime.loop.engine_client import EngineClient
-from tenuto.sessions.items import ToolSpec
+from tenuto.errors import ConfigurationError, InvalidRequest, ModelNotLoaded, NotFound
+from tenuto.runtime.loop.model import AnyModel, EmbeddingModel, Kind, Model
+from tenuto.runtime.loop.shelf import Known, Shelf, Standing
 
+__all__ = ["AnyModel", "EmbeddingModel", "Model", "Models", "Names"]
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A model that is loaded. `created` is when that was, in seconds since the epoch."""
-
-    id: str
-    codec: Codec
-    engine: EngineClient
-    backend: BackendInfo
-    created: float
-    temperature: float
-    """Where a request names none."""
-
-    @property
-    def context(self) -> int:
-        """How many tokens one sequence may hold."""
-        return self.backend.context
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """What it can do besides completing text: `tools`, and what it reads other than text."""
-        reads = sorted(self.codec.info.modalities - {"text"})
-        return ("chat", "completions", *(("tools",) if _calls_tools(self.codec) else ()), *reads)
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingModel:
-    """A model that is loaded and makes vectors of texts, or scores of pairs. `created` is as for others."""
-
-    id: str
-    encoder: TextEncoder
-    engine: EmbeddingClient
-    info: EmbedderInfo
-    created: float
-
-    @property
-    def backend(self) -> BackendInfo:
-        """What there is to tell of its weights; it has no slots and no cache."""
-        return self.info.backend
-
-    @property
-    def context(self) -> int:
-        """How many tokens one text may hold."""
-        return self.info.backend.context
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """What it can do."""
-        return ("rerank",) if self.info.ranks else ("embeddings",)
-
-
-AnyModel = Model | EmbeddingModel
-
-
-def _calls_tools(codec: Codec) -> bool:
-    """Whether the model has a format for tool calls: only then can one be forced."""
-    try:
-        codec.grammar([ToolSpec("f", "", {"type": "object"})], ToolChoice.REQUIRED, parallel=False)
-    except InvalidRequest:
-        return False
-    return True
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,111 +31,196 @@ class Names:
 
 
 class Models:
-    """All of them. Of those that generate, and of those that embed or rank, the first is the default.
+    """All of them, by the names that requests have for them. Of those that generate, and of those that embed or rank,
+    the first is the default.
+
+    What finds a model that is not loaded raises ModelNotLoaded; `with_loaded` loads it and does the work again.
 
     Raises:
         ConfigurationError: an alias stands for a model that there is not.
     """
 
-    def __init__(
-        self, models: Sequence[Model], names: Names | None = None, embedding: Sequence[EmbeddingModel] = ()
-    ) -> None:
-        self._models = {model.id: model for model in models}
-        self._embedding = {model.id: model for model in embedding}
-        self._served: dict[str, AnyModel] = {**self._models, **self._embedding}
+    def __init__(self, shelf: Shelf, names: Names | None = None) -> None:
+        self.shelf = shelf
         self._names = names = names or Names()
         for alias, id in names.aliases:
-            if id not in self._served:
+            if shelf.find(id) is None:
                 raise ConfigurationError(
-                    f"the alias {alias!r} stands for {id!r}, which is not served; there is {', '.join(self._served)}"
+                    f"the alias {alias!r} stands for {id!r}, which is not served; there is {', '.join(self._ids())}"
                 )
+
+    async def with_loaded(self, work: Callable[[], Awaitable[T]], principal: str) -> T:
+        """Do some work that finds its models by name. Where one is not loaded, it is loaded, and the work is done again
+        while it stays so: until it has found its models, the work must change nothing.
+
+        Raises what the work does, and what `Shelf.loaded_for` does.
+        """
+        with ExitStack() as held:
+            while True:
+                try:
+                    return await work()
+                except ModelNotLoaded as missing:
+                    id = missing.id
+                model = await self.shelf.loaded_for(id, principal)
+                held.callback(model.uses.give_back)
+
+    @asynccontextmanager
+    async def using(self, name: str | None, principal: str) -> AsyncIterator[Model]:
+        """The model that `find` finds, loaded and in use for the block. Raises what `find` and `with_loaded` do."""
+        model = await self.with_loaded(partial(self._taken, name), principal)
+        try:
+            yield model
+        finally:
+            model.uses.give_back()
+
+    async def _taken(self, name: str | None) -> Model:
+        model = self.find(name)
+        model.uses.take()
+        return model
 
     @property
     def default(self) -> Model:
-        """The first that generates. Raises InvalidRequest where there is none."""
-        for model in self._models.values():
-            return model
-        raise InvalidRequest(f"no model here generates text: there is {', '.join(self._embedding)}", "model")
+        """The first that generates. Raises InvalidRequest where there is none, and ModelNotLoaded."""
+        for known in self._named("text"):
+            return self._text(known)
+        raise InvalidRequest(f"no model here generates text: there is {', '.join(self._ids())}", "model")
+
+    def present(self, model: EmbeddingModel) -> EmbeddingModel:
+        """A model that embeds as it is loaded now. Raises ModelNotLoaded."""
+        found = self.shelf.loaded(model.id)
+        if not isinstance(found, EmbeddingModel):
+            raise ModelNotLoaded(model.id)
+        return found
 
     def list(self) -> Sequence[Model]:
-        """Those that generate, in the order in which they were asked for."""
-        return [*self._models.values()]
+        """Those that generate and are loaded, in the order in which they were asked for."""
+        return [model for model in self._loaded() if isinstance(model, Model)]
 
     def served(self) -> Sequence[AnyModel]:
-        """All of them: those that generate first."""
-        return [*self._served.values()]
+        """All that are loaded: those that generate first."""
+        return sorted(self._loaded(), key=lambda model: not isinstance(model, Model))
+
+    def standings(self) -> Sequence[Standing]:
+        """Where each stands, those that generate first."""
+        return sorted(self.shelf.standings(), key=lambda standing: standing.kind != "text")
+
+    def doing(self, name: str | None) -> str:
+        """What becomes of a model that is asked for, in words."""
+        standing = self.shelf.standing(self.meant(name).id)
+        return f"the model {standing.id} is {standing.state}" + (f": {standing.doing}" if standing.doing else "")
+
+    def is_loaded(self, name: str | None) -> bool:
+        """Whether a request for a model of this name waits for no load, as far as it can be told."""
+        try:
+            self.any(name)
+        except ModelNotLoaded:
+            return False
+        except (NotFound, InvalidRequest):
+            return True
+        return True
 
     def get(self, id: str) -> Model | None:
-        """The model of that id that generates, and of no other name."""
-        return self._models.get(id)
+        """The model of that id that generates, and of no other name. Raises ModelNotLoaded."""
+        known = self.shelf.find(id)
+        if known is None or known.kind != "text":
+            return None
+        return self._text(known)
 
     def expect(self, id: str) -> Model:
-        """The model of that id, which something was made with that goes on. Raises NotFound."""
-        try:
-            return self._models[id]
-        except KeyError:
-            raise NotFound("model", id, [*self._models]) from None
+        """The model of that id, which something was made with that goes on. Raises NotFound and ModelNotLoaded."""
+        found = self.get(id)
+        if found is None:
+            raise NotFound("model", id, self._ids("text"))
+        return found
 
     def find(self, name: str | None) -> Model:
-        """A model that generates, by what a request calls it; absent or `default` means the first, and where there is
-        one alone it has any name that is not another model's.
+        """A model that generates, by what a request calls it; absent or `default` means the first, and where one alone
+        was named at the start it has any name that is not another model's.
 
         Raises:
             NotFound: there is none of that name; the text names those that there are.
             InvalidRequest: it embeds or ranks.
+            ModelNotLoaded: it is not loaded now.
         """
+        return self.default if name is None or name == "default" else self._text(self._means(name, "text"))
+
+    def find_embedding(self, name: str | None, *, ranks: bool) -> EmbeddingModel:
+        """A model that embeds, or one that ranks, in the same way. Raises as `find` does."""
+        kind: Kind = "ranks" if ranks else "vectors"
+        fitting = self._named(kind)
         if name is None or name == "default":
-            return self.default
-        found = self._means(name, self._models)
+            known = fitting[0] if fitting else None
+            named: AnyModel = self.default if known is None else self._load_state(known)
+        else:
+            named = self._load_state(self._means(name, kind))
+        if isinstance(named, EmbeddingModel) and named.info.ranks is ranks:
+            return named
+        what = "rank texts" if ranks else "make vectors of texts"
+        there = f"; there is {', '.join(known.id for known in fitting)}" if fitting else ""
+        raise InvalidRequest(f"model {named.id!r} cannot {what}{there}", "model")
+
+    def known(self, name: str) -> Known:
+        """What has this name: as its id or an alias, with the tag `:latest` or behind a provider's (`openai/...`) too.
+        Raises NotFound."""
+        found = self._find(name)
+        if found is None:
+            raise NotFound("model", name, self._ids())
+        return found
+
+    def meant(self, name: str | None) -> Known:
+        """A model of any kind, loaded or not, as `find` looks for one. Raises NotFound."""
+        if name is None or name == "default":
+            return self.shelf.known()[0]
+        return self._means(name, "text" if self._named("text") else None)
+
+    def any(self, name: str | None) -> AnyModel:
+        """The same where it is loaded. Raises NotFound, ModelNotLoaded."""
+        return self._load_state(self.meant(name))
+
+    def _loaded(self) -> Iterator[AnyModel]:
+        found = (self.shelf.loaded(known.id) for known in self.shelf.known())
+        return (model for model in found if model is not None)
+
+    def _load_state(self, known: Known) -> AnyModel:
+        model = self.shelf.loaded(known.id)
+        if model is None:
+            raise ModelNotLoaded(known.id)
+        return model
+
+    def _text(self, known: Known) -> Model:
+        found = self._load_state(known)
         if isinstance(found, EmbeddingModel):
             does = "ranks texts" if found.info.ranks else "makes vectors of texts"
             raise InvalidRequest(f"model {found.id!r} {does} and generates none; {_use(found)}", "model")
         return found
 
-    def find_embedding(self, name: str | None, *, ranks: bool) -> EmbeddingModel:
-        """A model that embeds, or one that ranks, in the same way. Raises as `find` does."""
-        fitting = {id: model for id, model in self._embedding.items() if model.info.ranks is ranks}
-        if (name is None or name == "default") and fitting:
-            return next(iter(fitting.values()))
-        named = self.default if name is None or name == "default" else self._means(name, fitting)
-        if isinstance(named, EmbeddingModel) and named.info.ranks is ranks:
-            return named
-        what = "rank texts" if ranks else "make vectors of texts"
-        there = f"; there is {', '.join(fitting)}" if fitting else ""
-        raise InvalidRequest(f"model {named.id!r} cannot {what}{there}", "model")
+    def _named(self, kind: Kind | None) -> Sequence[Known]:
+        """Those that were named at the start and make this; of any kind where it is None."""
+        return [known for known in self.shelf.known() if known.is_named and kind in (None, known.kind)]
 
-    def known(self, name: str) -> AnyModel:
-        """The model that has this name: as its id or an alias, with the tag `:latest` or behind a provider's
-        (`openai/...`) too. Raises NotFound."""
+    def _ids(self, kind: Kind | None = None) -> "builtins.list[str]":
+        """Those that generate first."""
+        found = [known for known in self.shelf.known() if kind in (None, known.kind)]
+        return [known.id for known in sorted(found, key=lambda known: known.kind != "text")]
+
+    def _means(self, name: str, kind: Kind | None) -> Known:
+        """The model of that name, or of any name where one alone of its kind was named at the start."""
         found = self._find(name)
-        if found is None:
-            raise NotFound("model", name, [*self._served])
-        return found
-
-    def any(self, name: str | None) -> AnyModel:
-        """A model of either kind, as `find` looks for one."""
-        if name is None or name == "default":
-            return next(iter(self._served.values()))
-        return self._means(name, self._models or self._served)
-
-    def _means(self, name: str, fitting: Mapping[str, AnyModel]) -> AnyModel:
-        """The model of that name, or of any name where one alone is fitting."""
-        found = self._find(name)
-        if found is None and not self._names.strict and len(fitting) == 1:
-            return next(iter(fitting.values()))
+        if found is None and not self._names.strict and len(named := self._named(kind)) == 1:
+            return named[0]
         return found or self.known(name)
 
-    def _find(self, name: str) -> AnyModel | None:
-        named = (self._named(variant) for variant in _variants(name))
-        return next((model for model in named if model is not None), None)
+    def _find(self, name: str) -> Known | None:
+        named = (self._named_so(variant) for variant in _variants(name))
+        return next((known for known in named if known is not None), None)
 
-    def _named(self, name: str) -> AnyModel | None:
-        if name in self._served:
-            return self._served[name]
+    def _named_so(self, name: str) -> Known | None:
+        if (known := self.shelf.find(name)) is not None:
+            return known
         patterns = (id for alias, id in self._names.aliases if fnmatchcase(name, alias))
         exact = (id for alias, id in self._names.aliases if name == alias)
         id = next(exact, None) or next(patterns, None)
-        return None if id is None else self._served[id]
+        return None if id is None else self.shelf.find(id)
 
 
 def _use(model: EmbeddingModel) -> str:

@@ -6,8 +6,10 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from tenuto.pipelines.backend import Sampling
-from tenuto.pipelines.base import ToolChoice
-from tenuto.runtime.loop.requests import LeftOut, Turn
+from tenuto.pipelines.base import Codec, ToolChoice
+from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
+from tenuto.runtime.loop.prefill import Prefill
+from tenuto.runtime.loop.requests import LeftOut, Reasoning, Turn
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec
 from tenuto.tools.approvals import Permission, strictest
@@ -46,9 +48,16 @@ class RunOptions:
     allowed: tuple[str, ...] | None = None
     asks: tuple[str, ...] = ()
     """The tools that need a person's word because the request says so."""
+    requested: tuple[tuple[str, str], ...] = ()
+    """The tools of servers that the request has brought by their URLs, and for each what names where that is."""
     answer: JsonObject | None = None
     unenforced: tuple[Unenforced, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    variables: TemplateVariables = NO_VARIABLES
+    """What the model's chat template is rendered with besides."""
+    thinking_budget: int | None = None
+    """The most tokens of one reasoning."""
+    prefill: Prefill | None = None
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
 
@@ -57,6 +66,18 @@ class RunOptions:
         if choice is ToolChoice.REQUIRED and self.only is not None:
             return tuple(tool for tool in self.tools if tool.name == self.only)
         return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
+
+    def prefill_of(self, round: int) -> Prefill | None:
+        """What the client has written of the round of that number."""
+        return self.prefill if self.prefill is not None and self.prefill.round == round else None
+
+    def prefilled_in(self, round: int) -> "RunOptions":
+        """The same, of which what the client has written is the beginning of that round."""
+        return self if self.prefill is None else replace(self, prefill=replace(self.prefill, round=round))
+
+    def codec_of(self, codec: Codec) -> Codec:
+        """A model's codec as it renders and reads what this run says."""
+        return codec.with_variables(self.variables)
 
     def permission_for(self, tool: str) -> Permission | None:
         """What the request says of a server's tool."""
@@ -95,12 +116,20 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
     One that `continues` says nothing by itself but whether its client can be asked. A permission is never loosened.
     """
     if turn.continues:
-        return replace(before, can_answer=turn.wants_events, miss_reason=None, left_out=fresh.left_out)
+        return replace(before, can_answer=turn.wants_events, miss_reason=None, left_out=fresh.left_out, prefill=None)
     limits = turn.limits
     if not turn.tools.given:
-        fresh = replace(fresh, tools=before.tools, client_tools=before.client_tools, asks=before.asks)
+        fresh = replace(
+            fresh,
+            tools=before.tools,
+            client_tools=before.client_tools,
+            asks=before.asks,
+            requested=before.requested,
+        )
         if turn.tools.allowed is None:
             fresh = replace(fresh, allowed=before.allowed)
+    if turn.reasoning == Reasoning() and not turn.variables:
+        fresh = replace(fresh, variables=before.variables, thinking_budget=before.thinking_budget)
     return replace(
         fresh,
         answer=before.answer if turn.response is None else fresh.answer,

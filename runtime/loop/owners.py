@@ -99,8 +99,12 @@ class Owners:
                 with anyio.CancelScope(shield=True):
                     await unheard(cast("T", command.result))
             raise
-        if command.error is not None:
-            raise command.error
+        error, command.error = command.error, None  # its traceback holds this frame, and with it the command
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
         return cast("T", command.result)
 
     async def _serve(self, key: Key, queue: deque[_Command[Any]]) -> None:

@@ -1,5 +1,7 @@
 """Calls on their way to their results, and what stands where a result should. No I/O."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,6 +10,8 @@ from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, item_from_json, item_to_json
 from tenuto.sessions.records import CallRecord, CallStatus
 from tenuto.sessions.rounds import outstanding
+
+_NAME_DIGITS = 32
 
 
 @dataclass(slots=True)
@@ -23,6 +27,11 @@ class PendingCall:
     denial: str | None = None
 
     @property
+    def was_lost(self) -> bool:
+        """Whether the process ended while it was made, and it may not be made twice."""
+        return self.record.status is CallStatus.STARTED and not self.record.repeatable
+
+    @property
     def result(self) -> ToolResultItem | None:
         """The result, once it is there."""
         if self.record.result is None:
@@ -30,6 +39,16 @@ class PendingCall:
         item = item_from_json(self.record.result)
         assert isinstance(item, ToolResultItem)
         return item
+
+
+LOST = "the server stopped while this call was made; it may have had an effect"
+"""What the model reads of a call that was lost in a crash, where its run goes on."""
+
+
+def named(calls: Sequence[PendingCall]) -> str:
+    """A name for calls with their results: equal names, equal calls that gave the same."""
+    made = [(one.call.name, one.call.arguments, "" if one.result is None else one.result.text) for one in calls]
+    return hashlib.sha256(json.dumps(made).encode()).hexdigest()[:_NAME_DIGITS]
 
 
 def pending_calls(run_id: str, round: int, item: AssistantItem, repeatable: Callable[[str], bool]) -> list[PendingCall]:

@@ -40,6 +40,19 @@ class Policy:
             remembered=remembered,
         )
 
+    def decide_requested(self, tool: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Verdict:
+        """The same of a tool whose server a request has brought: of the settings, only the one for all is about it."""
+        return decide(
+            tool,
+            builtin=False,
+            server_setting=None,
+            global_setting=self.everywhere,
+            request_setting=request,
+            client_can_answer=can_answer,
+            remembered=remembered,
+            has_entry=False,
+        )
+
     def decide_direct(self, tool: str, *, has_word: bool) -> Verdict:
         """Whether a tool may be called from outside any session. `has_word`: a person has approved this very call."""
         verdict = self.decide(tool, request=None, can_answer=True, remembered=has_word)

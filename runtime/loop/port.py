@@ -1,6 +1,7 @@
 """What a front end may ask of the loop, whatever it speaks: turns, runs, approvals, sessions, tools and how all do."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
+from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import ToolResult
 
@@ -110,12 +112,16 @@ class LoopPort(Protocol):
         message: str | None,
         remember: bool,
         keep_as: KeepAs | None = None,
+        requested: Requested | None = None,
     ) -> Run:
         """Answer an approval; its run goes on, and what it answers can be asked for again where `keep_as` says so.
+
+        `requested` are the servers that are the run's from then on, in the place of those that it had.
 
         Raises:
             NotFound: there is none.
             AlreadyDecided: it has been answered, has expired, or its run has ended.
+            Conflict: it approves a call whose server came with a request, and is not known any more.
         """
 
     # Legs whose clients can ask for them again: those of turns and decisions with `keep_as`.
@@ -193,6 +199,16 @@ class LoopPort(Protocol):
         """Take a part out of a session, a call with its result. Raises NotFound, SessionBusy, SessionPaused."""
 
     # Tools.
+
+    def connected(
+        self, principal: Principal, servers: Sequence[RequestedServer]
+    ) -> AbstractAsyncContextManager[Requested]:
+        """The servers that a request brings by their URLs, connected. After the block they are let go, unless a run has
+        begun with them: then they are the run's.
+
+        Raises UnsupportedParameter and InvalidRequest (they may not be called), McpServerFailed, Overloaded,
+        ShuttingDown.
+        """
 
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""

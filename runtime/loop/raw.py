@@ -14,6 +14,7 @@ from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.constraints import check_bias
 from tenuto.runtime.loop.events import TextLogprob
 from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.text import Shown, TextStream
 from tenuto.sessions.principal import Principal
 
@@ -32,10 +33,13 @@ class RawRequest:
 
 @dataclass(frozen=True, slots=True)
 class RawPiece:
-    """A piece of the text, and the logprobs of the tokens that it has brought."""
+    """A piece of the text, the tokens that were sampled since the piece before, and the logprobs of those that it has
+    brought.
+    """
 
     text: str
     logprobs: tuple[TextLogprob, ...] = ()
+    tokens: tuple[int, ...] = ()
 
 
 class RawRun:
@@ -47,6 +51,7 @@ class RawRun:
         InvalidRequest: the prompt is empty or no tokens of this model, or nothing may be sampled.
         ContextTooLong: the prompt leaves no room for an answer.
         Overloaded, ShuttingDown: the engine takes no more.
+        ModelNotLoaded: the model is being unloaded.
     """
 
     def __init__(self, model: Model, request: RawRequest, ended: Callable[["RawRun"], None]) -> None:
@@ -59,18 +64,33 @@ class RawRun:
         self._ended = ended
         self._decoder = model.codec.decoder()
         self._text = TextStream(model.codec, StopStrings(request.stop))
+        self._tokens: list[int] = []
         self._sequence = f"raw-{uuid4().hex}"
         self._over = False
+        model.uses.take()
+        try:
+            self._round = self._begin(request)
+        except BaseException:
+            model.uses.give_back()
+            raise
+
+    def _begin(self, request: RawRequest) -> OpenRound:
+        model = self.model
         tokens = min(request.max_tokens, model.context - len(request.prompt))
         round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
         principal = request.principal.id
         place = model.engine.reserve(principal)
-        self._round = model.engine.submit(self._sequence, request.prompt, round, principal=principal, place=place)
+        return model.engine.submit(self._sequence, request.prompt, round, principal=principal, place=place)
 
     @property
     def was_cut(self) -> bool:
         """Whether it stopped because it may have no more tokens."""
         return self.cause is StopCause.LIMIT
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The stop string that has come."""
+        return self._text.matched
 
     def __aiter__(self) -> Self:
         return self
@@ -85,6 +105,7 @@ class RawRun:
             event = await anext(self._round)
             match event:
                 case TokensSampled():
+                    self._tokens += event.tokens
                     piece = self._read(event)
                 case Stopped():
                     self.cause, self.usage = event.cause, event.usage
@@ -95,7 +116,8 @@ class RawRun:
                     self.close()
                     raise GenerationFailed(f"the model's step failed: {event.error}")
             if piece.text:
-                return RawPiece(piece.text, piece.logprobs)
+                tokens, self._tokens = self._tokens, []
+                return RawPiece(piece.text, piece.logprobs, tuple(tokens))
         raise StopAsyncIteration
 
     def close(self) -> None:
@@ -103,6 +125,7 @@ class RawRun:
         if not self._over:
             self._over = True
             self.model.engine.release(self._sequence)
+            self.model.uses.give_back()
             self._ended(self)
 
     def _read(self, event: TokensSampled) -> Shown:

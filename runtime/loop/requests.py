@@ -5,13 +5,16 @@ from enum import StrEnum
 from typing import Literal
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.sampling_defaults import AskedSampling
+from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
+from tenuto.runtime.loop.prefill import Prefill
 from tenuto.sessions.items import Item, JsonObject, ToolSpec
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
+from tenuto.tools.host.requested import Requested
 
 
 class SessionMode(StrEnum):
@@ -49,6 +52,8 @@ class ToolSelection:
     allowed: tuple[str, ...] | None = None
     parallel: bool = True
     asks: tuple[str, ...] = ()
+    requested: Requested | None = field(default=None, repr=False, compare=False)
+    """The servers that the request brings by their URLs, which `servers` names too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,18 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What a request says of how the model reasons before it answers. None: as the model does by itself.
+
+    `budget` are the most tokens of one reasoning; after so many the model goes on to its answer.
+    """
+
+    is_on: bool | None = None
+    effort: str | None = None
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeepAs:
     """The answer can be asked for again by its leg's id, as long as its session is in the store.
 
@@ -89,8 +106,8 @@ class Turn:
 
     `user` narrows matching, and `hint` decides it where several sessions fit; `stored` false keeps all in memory, None
     does as the session does; `wants_events` is true where the client opted into named events, so that it can be asked
-    for approvals. `continues`: it brings results alone, and all that the run was held to holds on. `temperature` None
-    is the model's own. `body_digest` names the whole request, for Idempotency-Key.
+    for approvals. `continues`: it brings results alone, and all that the run was held to holds on. `body_digest` names
+    the whole request, for Idempotency-Key.
 
     `is_appended`: the session is there, and the items come at its end. `after` names the leg of a kept answer: what was
     said up to its end comes before the items. `is_instructed`: the first item instructs for this answer alone.
@@ -102,8 +119,12 @@ class Turn:
     session_id: str | None = None
     mode: SessionMode = SessionMode.AUTO
     tools: ToolSelection = field(default_factory=ToolSelection)
-    sampling: Sampling = field(default_factory=Sampling)
-    temperature: float | None = None
+    sampling: AskedSampling = field(default_factory=AskedSampling)
+    reasoning: Reasoning = field(default_factory=Reasoning)
+    variables: TemplateVariables = NO_VARIABLES
+    """Of the model's chat template, as the request names them."""
+    prefill: Prefill | None = None
+    """The beginning of the answer, which its client has written."""
     stop: tuple[str, ...] = ()
     response: ResponseFormat | None = None
     limits: Limits = field(default_factory=Limits)

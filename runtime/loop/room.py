@@ -8,6 +8,7 @@ import anyio.to_thread
 from tenuto.errors import ContextTooLong
 from tenuto.pipelines.base import Codec
 from tenuto.runtime.loop.amounts import RENDERED
+from tenuto.runtime.loop.images import LOOKING, may_see
 from tenuto.sessions.items import ToolResultItem
 
 ANSWER_TOKENS = 256
@@ -39,6 +40,9 @@ async def fit_all(codec: Codec, results: Sequence[ToolResultItem], left: int) ->
         if text is None:
             text, fits = "", False
         left -= len(codec.tokenize(text))
+        if may_see(codec, [result]):
+            pieces = await anyio.to_thread.run_sync(codec.pieces, [result], limiter=LOOKING)
+            left -= sum(len(piece.span) for piece in pieces)
         fitted.append(result if text == result.text else replace(result, shown=text))
     return fitted, fits
 

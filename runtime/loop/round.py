@@ -1,8 +1,8 @@
 """One round: what the model samples becomes events while it streams, and an assistant item when it stops."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import TokenLogprob
@@ -17,10 +17,12 @@ from tenuto.pipelines.turns import (
     TurnParser,
 )
 from tenuto.runtime.engine.messages import Failed, RoundUsage, StopCause, Stopped, TokensSampled
-from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, TextAdded
+from tenuto.runtime.loop.events import ClientCallArguments, ClientCallStarted, ReasoningAdded, RunEvent, TextAdded
 from tenuto.runtime.loop.open_round import OpenRound
+from tenuto.runtime.loop.prefill import Prefill
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.text import Shown, TextStream
+from tenuto.runtime.loop.unfinished import OpenTokens, Said
 from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import AssistantItem, ToolCall
 
@@ -52,10 +54,31 @@ class RoundReader:
     parser: TurnParser
     text: TextStream
     clients_so_far: int = 0
-    sampled: list[int] = field(default_factory=list)
+    sampled: OpenTokens = field(default_factory=OpenTokens)
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
+    _owed: str = ""
+    """What of the client's own beginning the parser has not told yet."""
+    _is_own: bool = False
+    """While that is read."""
+    _replayed: Iterator[str] | None = None
+    """While what was told already is read again: the ids of the calls in it."""
+
+    def begin(self, prefill: Prefill, tokens: Iterable[int]) -> None:
+        """Read the beginning of the turn, which the client has written: it is part of the item, and is not told."""
+        self._reasoning.append(prefill.reasoning)
+        self._owed, self._is_own = prefill.text, True
+        for token in tokens:
+            self._take(self.parser.push(token))
+        self._is_own = False
+
+    def replay(self, said: Said) -> None:
+        """Read what the round had sampled in an earlier process, and told: nothing of it is told again."""
+        self._replayed = iter(said.call_ids)
+        self.push(said.tokens, said.logprobs)
+        self._replayed = None
+        self.sampled.kept = len(said.tokens)
 
     async def read(self, opened: OpenRound) -> Outcome:
         """Follow the round to its end.
@@ -68,7 +91,7 @@ class RoundReader:
                 case TokensSampled():
                     self.push(event.tokens, event.logprobs)
                 case Stopped():
-                    return Outcome(self.finish(event.cause), tuple(self.sampled), event.cause, event.usage)
+                    return Outcome(self.finish(event.cause), tuple(self.sampled.tokens), event.cause, event.usage)
                 case Failed():
                     raise GenerationFailed(f"the model's step failed: {event.error}")
         raise AssertionError("a round ends with Stopped or Failed")
@@ -76,8 +99,9 @@ class RoundReader:
     def push(self, tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None] = ()) -> None:
         """Read sampled tokens, with their logprobs where there are any."""
         for token, logprob in zip_longest(tokens, logprobs):
-            self.sampled.append(token)
+            self.sampled.tokens.append(token)
             if logprob is not None:
+                self.sampled.logprobs.append(logprob)
                 self.text.sampled(logprob)
             self._take(self.parser.push(token))
 
@@ -104,10 +128,12 @@ class RoundReader:
                 self.text.interrupt()
             match event:
                 case TextDelta():
-                    self._show(self.text.push(event.text))
+                    self._show(self.text.push(self._without_owed(event.text)))
+                case ReasoningDelta() if self._is_own:
+                    self._reasoning.append(event.text)
                 case ReasoningDelta():
                     self._reasoning.append(event.text)
-                    self.run.emit(ReasoningAdded(self.round, event.text))
+                    self._emit(ReasoningAdded(self.round, event.text))
                 case CallStarted():
                     self._start(event.name)
                 case CallArguments():
@@ -120,20 +146,35 @@ class RoundReader:
                     if event.index is None and not cut:
                         self._show(self.text.push(event.text))
 
+    def _without_owed(self, text: str) -> str:
+        """What of a text is the model's: white space between the two may be told with the model's words."""
+        owed = self._owed if text[:1] == self._owed[:1] else self._owed.lstrip()
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(owed, text, strict=False))
+        own = text[: sum(1 for _ in same)]
+        if own:
+            self._text.append(own)
+        self._owed = owed[len(own) :] if len(own) == len(text) else ""
+        return text[len(own) :]
+
     def _show(self, shown: Shown) -> None:
         if shown.text:
             self._text.append(shown.text)
-            self.run.emit(TextAdded(self.round, shown.text, shown.logprobs))
+            self._emit(TextAdded(self.round, shown.text, shown.logprobs))
+
+    def _emit(self, event: RunEvent) -> None:
+        if self._replayed is None:
+            self.run.emit(event)
 
     def _start(self, name: str) -> None:
         call = _Call(new_call_id(), name)
         if name in self.run.options.client_tools:
+            call.id = call.id if self._replayed is None else next(self._replayed)
             call.client_index = self.clients_so_far
             self.clients_so_far += 1
-            self.run.emit(ClientCallStarted(self.round, call.client_index, call.id, name))
+            self._emit(ClientCallStarted(self.round, call.client_index, call.id, name))
         self._calls.append(call)
 
     def _add_arguments(self, call: _Call, text: str) -> None:
         call.arguments += text
         if call.client_index is not None:
-            self.run.emit(ClientCallArguments(self.round, call.client_index, text))
+            self._emit(ClientCallArguments(self.round, call.client_index, text))

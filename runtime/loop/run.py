@@ -5,7 +5,7 @@ of them; a request follows one.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.sessions.blobs import Shared
-from tenuto.sessions.changes import AddTold
+from tenuto.sessions.changes import AddSampled, AddTold
 from tenuto.sessions.records import LegEnd, LegRecord, PauseRecord, RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ class Run:
     """Whether it is not known what was kept of it last: then this object is given up, and the run is read again."""
     unkept_end: RunDone | None = None
     """How it ended where that could not be kept: the record says that it is open until it has been closed."""
+    untold_end: RunDone | None = None
+    """The same of a leg that goes on after a crash: it is told when it is kept, since it may yet turn out otherwise."""
 
     def __post_init__(self) -> None:
         self._feed = EventFeed()
@@ -127,8 +129,7 @@ class Run:
         """
         kept = self.record.usage
         try:
-            self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
-            self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
+            self._take_figures(kept)
             first = kept.get("first_round") or self.record.options.get("choice_round", 1)  # as it was named once
             self.leg = LegState(self._fresh_answer(first), first)
             answers.restore(self.leg.answer, self.record.answer or {})
@@ -138,10 +139,19 @@ class Run:
         if last is not None:
             self.emit(last)
 
+    def _take_figures(self, kept: dict[str, Any]) -> None:
+        self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
+        self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
+
     @property
     def next_leg_id(self) -> str:
         """The id of the leg that the next request begins. No two requests of a run begin with the same round."""
         return self._leg_id(len(self.rounds) + 1)
+
+    @property
+    def leg_ids(self) -> str:
+        """What the ids of the legs that requests begin have in common; one of a decision has another."""
+        return self.id.removeprefix("run_")
 
     @property
     def request_leg_id(self) -> str:
@@ -182,6 +192,18 @@ class Run:
             self._feed.hold()
         self.cancelling = False
 
+    def go_on(self, told: Sequence[RunEvent], usage: dict[str, Any] | None, end: dict[str, Any]) -> None:
+        """The present leg has begun in an earlier process, and goes on: it has told these events; `usage` are the run's
+        figures then, if any round had begun, and `end` what its answer had beside the events."""
+        leg = self.leg
+        if usage is not None:
+            self._take_figures(usage)
+            leg.first_round = usage.get("first_round", 1)
+        for event in told:
+            self._feed.append(event)
+            leg.take(event)
+        answers.restore_end(leg.answer, end)
+
     def emit(self, event: RunEvent) -> None:
         """Tell everybody who follows the run; of a leg that is detached, once the event has been kept."""
         self._feed.append(event)
@@ -207,9 +229,18 @@ class Run:
             AddTold(leg.record.id, leg.record.session_uid, leg.kept - leg.start, told.dump(events))
         ]
 
+    def sampled_to_keep(self) -> list[AddSampled]:
+        """What the open round of the present leg has sampled since that was kept last, where the leg goes on after a
+        crash."""
+        leg = self.leg
+        if leg.record is None or leg.open is None or not leg.is_recoverable:
+            return []
+        return leg.open.to_keep(leg.record)
+
     def keep_up_to(self, place: int) -> None:
         """What the present leg has told is kept up to here."""
         self.leg.kept = max(self.leg.kept, place)
+        self.leg.has_come_further()
         self._feed.tell(place)
 
     def leg_end(self, record: RunRecord, until: int, event: RunPaused | RunDone) -> LegEnd:
@@ -245,6 +276,11 @@ class Run:
         rounds = [answers.usage_to_keep(usage) for usage in self.rounds]
         first = {"first_round": self.leg.first_round} if self.leg.first_round > 1 else {}
         return {"rounds": rounds, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds, **first}
+
+    def leave(self) -> None:
+        """Nobody works on the present leg any more, and no end is told: whoever follows it may read it again later."""
+        self.leg.scope = None
+        self._feed.wake()
 
     def interrupt(self) -> None:
         """The server is stopping: break the leg off where it is. What there is of it is kept as interrupted."""
@@ -305,4 +341,4 @@ class Run:
         return Answer(self.id, self.session_id, self.model, self._leg_id(first_round))
 
     def _leg_id(self, first_round: int) -> str:
-        return f"{self.id.removeprefix('run_')}{first_round:04x}"
+        return f"{self.leg_ids}{first_round:04x}"

@@ -1,7 +1,9 @@
 """The loop's front: takes turns, begins and resumes runs, and keeps house over them. Event-loop thread only."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +24,7 @@ from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
 from tenuto.runtime.loop.raw import RawRequest, RawRun, RawRuns
+from tenuto.runtime.loop.recovery import Recovery
 from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
@@ -38,6 +41,7 @@ from tenuto.sessions.records import SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Permission
+from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.spec import CallContext, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -69,7 +73,7 @@ class Runner(LoopPort):
         self._embeddings = Embeddings(services.models)
 
     async def __aenter__(self) -> Self:
-        """Close what a crash left open, then take turns."""
+        """Go on with what a crash left open, or close it, then take turns."""
         services, runs = self._services, self._runs
         self._group = group = await anyio.create_task_group().__aenter__()
         self._owners = Owners(group)
@@ -79,7 +83,7 @@ class Runner(LoopPort):
         self._conversations = Conversations(services, runs, self._owners, self._sessions)
         self._turns = Turns(services, runs, self._owners, self._sessions, self._legs, self._kept, self._defaults, group)
         try:
-            await self._sessions.recover()
+            await Recovery(services, runs, self._owners, self._sessions, self._legs).recover()
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
@@ -131,11 +135,11 @@ class Runner(LoopPort):
 
     async def start(self, turn: Turn) -> Follower:
         """Admit a turn and begin or resume its run."""
-        return await self._turns.start(turn)
+        return await self.models.with_loaded(partial(self._turns.start, turn), turn.principal.id)
 
     async def preview(self, turn: Turn) -> Tokens:
         """The tokens that the model would read of a turn."""
-        return await self._turns.preview(turn)
+        return await self.models.with_loaded(partial(self._turns.preview, turn), turn.principal.id)
 
     async def decide(
         self,
@@ -146,9 +150,12 @@ class Runner(LoopPort):
         message: str | None,
         remember: bool,
         keep_as: KeepAs | None = None,
+        requested: Requested | None = None,
     ) -> Run:
         """Answer an approval; its run goes on."""
-        return await self._turns.decide(principal, pause_id, Decision(approve, message, remember), keep_as)
+        decision = Decision(approve, message, remember)
+        decide = partial(self._turns.decide, principal, pause_id, decision, keep_as, requested)
+        return await self.models.with_loaded(decide, principal.id)
 
     def complete(self, request: RawRequest) -> RawRun:
         """Begin a raw completion, which whoever reads it must read to its end or close."""
@@ -158,7 +165,11 @@ class Runner(LoopPort):
     async def embed(self, principal: Principal, model: EmbeddingModel, texts: Sequence[TextTokens]) -> Vectors:
         """Vectors of texts, or scores of pairs: a row for each."""
         self._legs.check_open(principal.id)
-        return await self._embeddings.embed(principal, model, texts)
+
+        async def embed() -> Vectors:
+            return await self._embeddings.embed(principal, self.models.present(model), texts)
+
+        return await self.models.with_loaded(embed, principal.id)
 
     # Runs.
 
@@ -262,6 +273,16 @@ class Runner(LoopPort):
         return await self._conversations.remove(principal.id, id, name)
 
     # Tools.
+
+    @asynccontextmanager
+    async def connected(self, principal: Principal, servers: Sequence[RequestedServer]) -> AsyncIterator[Requested]:
+        """The servers that a request brings, connected for the block, and longer where a run has got them."""
+        self._legs.check_open(principal.id)
+        requested = await self._services.requested.connect(principal.id, servers)
+        try:
+            yield requested
+        finally:
+            self._services.requested.let_go(requested)
 
     def needs_word(self, principal: Principal, name: str) -> bool:
         """Whether a person must be asked before this principal calls a tool from outside any session."""

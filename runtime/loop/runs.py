@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from weakref import WeakValueDictionary
 
-from tenuto.errors import CommitUnsettled, NotFound, RunUnreadable
+from tenuto.errors import CommitUnsettled, ModelNotLoaded, NotFound, RunUnreadable
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused, StopReason
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.owners import Key
@@ -15,6 +16,7 @@ from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.services import Services
+from tenuto.runtime.loop.variables import with_variables
 from tenuto.sessions.changes import EndLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
@@ -90,6 +92,10 @@ class Runs:
 
     def settle(self, run: Run) -> None:
         """A leg of this run is over."""
+        if run.record.status is RunStatus.PAUSED:
+            self._services.requested.rest(run.id)
+        else:
+            self._services.requested.forget(run.id)
         if run.is_in_doubt:
             self._doubt(run)
             return
@@ -97,7 +103,7 @@ class Runs:
         if run.stored or run.record.status is not RunStatus.PAUSED:
             self._open.pop(run.id, None)
             self._recent.put(run)
-        if run.unkept_end is not None:
+        if run.unkept_end is not None or run.untold_end is not None:
             self._unkept[run.id] = run
 
     def expect(self, run: Run) -> None:
@@ -105,7 +111,7 @@ class Runs:
         record = run.record
         if record.status is RunStatus.PAUSED and record.expires_at is not None:
             self.deadlines[run.id] = (record.expires_at, _key(run))
-        elif run.unkept_end is not None:
+        elif run.unkept_end is not None or run.untold_end is not None:
             self.deadlines[run.id] = (DUE, _key(run))
         else:
             self.deadlines.pop(run.id, None)
@@ -197,21 +203,21 @@ class Runs:
             run.past_pauses[pause.id] = pause.ended(status, self._services.clock())
             self._askers[pause.id] = run
 
-    async def close(self, run: Run, session: Session, trigger: RunTrigger) -> None:
+    async def close(self, run: Run, session: Session, trigger: RunTrigger, error: str | None = None) -> None:
         """End a run that has no leg under way; calls without a result get one that says so. Commits, then tells."""
         draft = Draft(session)
         draft.save()
         draft.ahead.open_run = None
-        record = await self.closing(run, draft, trigger)
+        record = await self.closing(run, draft, trigger, error)
         with self.unsettling(run):
             await self._services.directory.commit(draft)
         self.closed(run, record)
 
-    async def closing(self, run: Run, draft: Draft, trigger: RunTrigger) -> RunRecord:
+    async def closing(self, run: Run, draft: Draft, trigger: RunTrigger, error: str | None = None) -> RunRecord:
         """Let a draft end a run that has no leg under way; the record that the run has once the draft is kept."""
-        now, error = self._services.clock(), None
-        if run.unkept_end is not None:
-            trigger, error = RunTrigger.FAIL, run.unkept_end.error
+        now = self._services.clock()
+        if (end := run.unkept_end or run.untold_end) is not None:
+            trigger, error = RunTrigger.FAIL, end.error
         stop_reason, why = _WHY[trigger]
         calls = await self.calls(run, draft.session)
         results = await self._fitted(run, draft.session, results_of(calls, why))
@@ -233,25 +239,26 @@ class Runs:
         """A run that waited has been ended, and that is committed: tell it."""
         run.record = record
         run.pending = []
+        self._models.shelf.forget_run(run.id, run.model)
         self.end_pause(run, _ended(record.status is RunStatus.EXPIRED))
-        if run.unkept_end is not None:  # it has been told
-            run.unkept_end = None
-            self.give_up(run.id)
+        was_told, run.unkept_end, run.untold_end = run.unkept_end is not None, None, None
+        self.give_up(run.id)
+        if was_told:
             return
         run.emit(RunDone(record.status, record.stop_reason or "", record.error))
         self.settle(run)
         self._services.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
 
     async def _fitted(self, run: Run, session: Session, results: list[ToolResultItem]) -> list[ToolResultItem]:
-        """What the model gets to read of each result, where it is still served and the run's options can be read."""
-        model = self._models.get(run.model)
+        """What the model gets to read of each result, where it is loaded and the run's options can be read."""
         try:
-            tools = run.options.tools
-        except RunUnreadable:
+            model, options = self._models.get(run.model), run.options
+        except (RunUnreadable, ModelNotLoaded):
             return results
         if model is None:
             return results
-        ledger = session.ledgers.get(fingerprint(model.codec, tools))
+        codec = await with_variables(model.codec, options.variables)
+        ledger = session.ledgers.get(fingerprint(codec, options.tools))
         used = 0 if ledger is None else len(ledger.tokens)
         fitted, _ = await fit_all(model.codec, results, model.context - used)
         return fitted
@@ -299,9 +306,16 @@ def _end_of_leg(run: Run, record: RunRecord, until: int) -> LegEnd:
         until=until,
         status=record.status,
         ended_at=record.updated_at,
-        usage=None if run.unkept_end is None else run.usage_json(),
-        answer={"stop_reason": record.stop_reason, "error": record.error},
+        usage=None if run.unkept_end is None and run.untold_end is None else run.usage_json(),
+        answer={"stop_reason": record.stop_reason, "error": record.error, **_why(record)},
     )
+
+
+def _why(record: RunRecord) -> dict[str, Any]:
+    """For the client: why a leg does not go on that would go on after a crash."""
+    if record.status is not RunStatus.INTERRUPTED or record.error is None:
+        return {}
+    return {"diagnostics": [{"kind": "interrupted", "reason": record.error}]}
 
 
 def _ended(expired: bool) -> PauseStatus:

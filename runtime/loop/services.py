@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.policy import Policy
@@ -10,6 +11,8 @@ from tenuto.runtime.loop.sharing import SharedPrefixes
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
 from tenuto.sessions.storage.store import Store
+from tenuto.tools.egress import Egress
+from tenuto.tools.host.requested import RequestedServers
 from tenuto.tools.registry import Registry
 
 
@@ -35,3 +38,4 @@ class Services:
     clock: Callable[[], float] = time.time
     """Seconds since the epoch."""
     shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
+    requested: RequestedServers = field(default_factory=partial(RequestedServers, Egress.OFF))

@@ -14,7 +14,7 @@ from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import STOP_S, Run
 from tenuto.runtime.loop.run_states import RunTrigger
-from tenuto.runtime.loop.runs import DUE, Runs
+from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
 from tenuto.sessions import transfer
 from tenuto.sessions.changes import whole
@@ -178,17 +178,6 @@ class Sessions:
             await self._close(run, RunTrigger.EXPIRE)
         else:
             self._runs.expect(run)
-
-    async def recover(self) -> None:
-        """After a crash: runs that were at work are closed as interrupted, those that wait go on waiting.
-
-        What cannot be closed now is tried again by housekeeping.
-        """
-        for found in await self._store.open_runs():
-            due = found.expires_at if found.status == RunStatus.PAUSED else DUE
-            if due is not None:
-                self._runs.deadlines[found.id] = (due, (found.principal, found.session_id))
-        await self.close_overdue()
 
     async def _close_unkept(self, session: Session) -> None:
         """If the session's open run has ended, and that could not be kept, keep it now."""

@@ -1,4 +1,5 @@
-"""Keeps what a leg tells while it is under way, a few pieces at a time."""
+"""Keeps what a leg tells while it is under way, a few pieces at a time; of one that goes on after a crash also the
+tokens that were sampled by then, in the same commit."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -37,15 +38,20 @@ async def _keep(store: Store, run: Run) -> None:
         await anyio.sleep(DETACHED_S if leg.is_detached else ATTACHED_S)
         if leg.is_ending:
             return
+        if leg.is_settling:
+            continue
         place, told = run.to_keep()
-        if not told:
+        sampled, opened = run.sampled_to_keep(), leg.open
+        if not told and not sampled:
             continue
         try:
-            await store.commit(*told)
+            await store.commit(*told, *sampled)
         except (StoreFailed, Overloaded) as failure:  # it is tried again with what comes after it
             if not is_failing:
                 logger.warning("what run %s tells could not be kept: %s", run.id, failure)
             is_failing = True
         else:
             is_failing = False
+            if opened is not None and sampled:
+                opened.kept += len(sampled[0].tokens)
             run.keep_up_to(place)

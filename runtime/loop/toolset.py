@@ -8,6 +8,8 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop.requests import ToolSelection
 from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.tool_limits import expect_within
+from tenuto.tools.host.requested import Requested
 
 DefaultTools = Literal["all", "none"] | tuple[str, ...]
 
@@ -27,7 +29,7 @@ def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: 
         InvalidRequest: two tools have one name, a label or name is not known, or the choice cannot be met.
     """
     servers = _servers(selection, server_tools) if selection.given else default
-    names = {tool.name for tool in server_tools}
+    names = {tool.name for tool in (*server_tools, *servers)}
     client: set[str] = set()
     for tool in selection.client:
         if tool.name in names:
@@ -52,10 +54,14 @@ def default_tools(server_tools: Sequence[ToolSpec], default: DefaultTools) -> Se
 
 
 def _servers(selection: ToolSelection, server_tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    brought = _brought(selection.requested)
+    offered = {tool.name: tool for tool in server_tools} | {each.name: each for own in brought.values() for each in own}
     chosen: set[str] = set()
     for label, allowed in selection.servers.items():
-        own = [tool.name for tool in server_tools if tool.name.startswith(f"{label}__")]
-        if not own:
+        own = [tool.name for tool in brought.get(label, ())]
+        if label not in brought:
+            own = [tool.name for tool in server_tools if tool.name.startswith(f"{label}__")]
+        if not own and label not in brought:
             labels = sorted({tool.name.partition("__")[0] for tool in server_tools})
             raise InvalidRequest(f"no MCP server {label!r}; there are {', '.join(labels) or 'none'}", "tools")
         if allowed is None:
@@ -66,7 +72,18 @@ def _servers(selection: ToolSelection, server_tools: Sequence[ToolSpec]) -> list
             if exported not in own:
                 raise InvalidRequest(f"the server {label!r} has no tool {name!r}; it has {', '.join(own)}", "tools")
             chosen.add(exported)
-    return [tool for tool in server_tools if tool.name in chosen]
+    expect_within({name: offered[name] for own in brought.values() for tool in own if (name := tool.name) in chosen})
+    return [tool for name, tool in offered.items() if name in chosen]
+
+
+def _brought(requested: Requested | None) -> dict[str, list[ToolSpec]]:
+    """The tools of the servers that a request brings, by the servers' labels."""
+    if requested is None:
+        return {}
+    brought: dict[str, list[ToolSpec]] = {server.label: [] for server in requested.servers}
+    for tool in requested.tools:
+        brought[tool.server].append(tool.spec)
+    return brought
 
 
 def _check_required(only: str | None, tools: Sequence[ToolSpec]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tenuto.pipelines.base import ToolChoice
+from tenuto.runtime.loop import variables
 from tenuto.runtime.loop.constraints import check_bias
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions
@@ -15,6 +16,7 @@ from tenuto.runtime.loop.toolset import default_tools, select
 from tenuto.sessions.blobs import TOOLS
 from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.session import Session
+from tenuto.tools.host.requested import Requested
 from tenuto.tools.registry import Registry
 
 _MOST_NAMED = 20
@@ -43,17 +45,18 @@ class TurnOptions:
         """What a run of the turn is held to. Raises InvalidRequest."""
         defaults, limits, offered = self.defaults, turn.limits, self.server_tools(session)
         default = default_tools(offered, defaults.default_tools)
-        left_out = [*turn.left_out, *_unseen(turn.items, model)]
+        left_out = [*turn.left_out, *variables.left_out(turn, model.codec.info), *_unseen(turn.items, model)]
+        chosen = variables.variables_of(turn, model.codec.info)
+        await variables.with_variables(model.codec, chosen)  # so that it is at hand from now on
         if not turn.tools.given:
             fitting = await self._room.fitting(model.codec, default, model.context)
             left_out += _crowded(default, fitting)
             default = fitting
         toolset = select(turn.tools, offered, default)
-        check_bias(model.codec, turn.sampling)
+        sampling = turn.sampling.over(model.defaults)
+        check_bias(model.codec, sampling)
         return RunOptions(
-            sampling=replace(
-                turn.sampling, temperature=model.temperature if turn.temperature is None else turn.temperature
-            ),
+            sampling=sampling,
             stop=turn.stop,
             max_tokens=limits.max_tokens or min(defaults.max_tokens, model.context),
             max_tool_rounds=_given(limits.max_tool_rounds, defaults.max_tool_rounds),
@@ -66,7 +69,11 @@ class TurnOptions:
             only=turn.tools.only,
             allowed=turn.tools.allowed,
             asks=turn.tools.asks,
+            requested=_requested(turn.tools.requested, toolset.tools),
             parallel=turn.tools.parallel,
+            variables=chosen,
+            thinking_budget=turn.reasoning.budget,
+            prefill=turn.prefill,
             miss_reason=miss_reason,
             left_out=tuple(left_out),
         )
@@ -76,6 +83,14 @@ class TurnOptions:
         if session.server_tools is not None:
             return session.server_tools
         return TOOLS.of(tuple(exported.spec for exported in self.registry.list())).value
+
+
+def _requested(requested: Requested | None, tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
+    """Which of a run's tools are of servers that its request brings, and what names where those are."""
+    if requested is None:
+        return ()
+    names = {tool.name for tool in tools}
+    return tuple((tool.name, requested.identity_of(tool)) for tool in requested.tools if tool.name in names)
 
 
 def without_default_tools(options: RunOptions, turn: Turn) -> RunOptions | None:

@@ -12,7 +12,7 @@ from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.intake import Found, Intake
+from tenuto.runtime.loop.intake import Admitted, Found, Intake
 from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.keys import Keys
 from tenuto.runtime.loop.leg import Leg
@@ -29,6 +29,7 @@ from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
+from tenuto.tools.host.requested import Requested
 
 F = TypeVar("F", bound=Follower | Found | None)
 
@@ -86,25 +87,32 @@ class Turns:
         return replace(found, session=transfer.snapshot(found.session))
 
     async def decide(
-        self, principal: Principal, pause_id: str, decision: Decision, keep_as: KeepAs | None = None
+        self,
+        principal: Principal,
+        pause_id: str,
+        decision: Decision,
+        keep_as: KeepAs | None = None,
+        requested: Requested | None = None,
     ) -> Run:
-        """Answer an approval; its run goes on. Raises NotFound, AlreadyDecided."""
+        """Answer an approval; its run goes on. Raises NotFound and what `decide` of `decisions` does."""
         self._legs.check_open(principal.id)
         pause = await self._runs.pause(pause_id)
         if pause is None or pause.principal != principal.id:
             raise NotFound("approval", pause_id)
         run = await self._runs.find(pause.run_id, principal.id)
-        work = partial(self._decide, principal.id, run.id, pause_id, decision, keep_as)
+        answer = partial(decide, pause_id=pause_id, decision=decision, keep_as=keep_as, requested=requested)
+        work = partial(self._decide, principal.id, run.id, answer)
         return await self._owners.ask((principal.id, run.session_id), work)
 
     async def _decide(
-        self, principal: str, run_id: str, pause_id: str, decision: Decision, keep_as: KeepAs | None
+        self, principal: str, run_id: str, answer: Callable[[Services, Runs, Run, Session], Awaitable[Admitted]]
     ) -> Run:
-        with self._legs.admission(principal):
-            run = await self._runs.find(run_id)
+        run = await self._runs.find(run_id)
+        model = self._models.expect(run.model)
+        model = self._models.shelf.of_run(run_id, model)
+        with self._legs.admission(principal), model.uses.held():
             session = await self._runs.session(run)
-            model = self._models.expect(run.model)
-            admitted = await decide(self._services, self._runs, run, session, pause_id, decision, keep_as)
+            admitted = await answer(self._services, self._runs, run, session)
             self._legs.begin(admitted, session, model, of_request=False)
         return run
 
@@ -203,11 +211,19 @@ class Turns:
     async def _admit(self, turn: Turn, model: Model, found: Found) -> Follower:
         if found.session.stored:
             self._services.store.expect_to_write()
+        if found.session.open_run is not None:
+            model = self._models.shelf.of_run(found.session.open_run, model)
+        with model.uses.held():
+            return await self._admit_to(turn, model, found)
+
+    async def _admit_to(self, turn: Turn, model: Model, found: Found) -> Follower:
         place = model.engine.reserve(turn.principal.id)
         leg: Leg | None = None
         try:
             with self._legs.admission(turn.principal.id):
                 admitted = await self._intake.admit(turn, model, found)
+                if turn.tools.requested is not None:
+                    self._services.requested.give(turn.tools.requested, admitted.run.id)
                 if not found.session.stored:
                     self._keys.remember(turn, admitted.run.id)
                 grace_s = GRACE_S if turn.idempotency_key else 0.0

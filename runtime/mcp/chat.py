@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenuto.errors import InvalidRequest
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.loop.events import Answer, RunPaused
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
 from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolReturned
@@ -148,7 +149,7 @@ def turn(
         session_id=arguments.get("session_id"),
         mode=SessionMode.AUTO if said is None else SessionMode.APPEND,
         tools=_selection(arguments.get("tools"), server_of),
-        temperature=arguments.get("temperature"),
+        sampling=AskedSampling(arguments.get("temperature")),
         limits=Limits(arguments.get("max_tokens"), arguments.get("max_tool_rounds")),
         permission=None if permission is None else Permission(permission),
         match=False,

@@ -39,7 +39,7 @@ async def answer(runner: LoopPort, principal: Principal, name: str, arguments: d
         case own_tools.RUN_CANCEL:
             return _told(run_answer(await runner.cancel(principal, arguments["run_id"])))
         case own_tools.MODELS_LIST:
-            return _told(models_answer(runner.models.served()))
+            return _told(models_answer(runner.models.standings()))
         case _:
             raise AssertionError(f"{name} is not one of these tools")
 

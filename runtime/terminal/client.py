@@ -29,11 +29,6 @@ class Refused(TenutoError):
         super().__init__(message)
         self.status, self.kind, self._data = status, kind, data
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The error's other fields."""
-        return self._data
-
 
 class Remote:
     """A client of one server. A `local_server` is looked up before every request: it may be a new process.
@@ -67,9 +62,9 @@ class Remote:
         """GET."""
         return self._ask("GET", path, params=query)
 
-    def post(self, path: str, body: Any = None) -> dict[str, Any]:
+    def post(self, path: str, body: Any = None, timeout_s: float = ANSWER_S) -> dict[str, Any]:
         """POST."""
-        return self._ask("POST", path, json=body)
+        return self._ask("POST", path, json=body, timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S))
 
     def put(self, path: str, body: Any) -> dict[str, Any]:
         """PUT."""
@@ -97,7 +92,7 @@ class Remote:
         """
         if wanted is None or wanted == "default":
             return "default"
-        from tenuto.pipelines.loader import model_id
+        from tenuto.pipelines.finding import model_id
 
         known = [model["id"] for model in self.get("/v1/models")["data"]]
         found = next((name for name in (wanted, model_id(wanted)) if name in known), None)

@@ -23,17 +23,18 @@ _SERVER = (
     click.option("--data-dir", metavar="DIR", help="Data folder; if no server is running for it, one is started."),
     click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists."),
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def _with_server(command: Callable[..., None]) -> Callable[..., None]:
+def with_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that name its server."""
     for option in reversed(_SERVER):
         command = option(command)
     return command
 
 
 @contextmanager
-def _remote(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
+def remote_of(given: dict[str, Any], **server: Any) -> "Iterator[Remote]":
     """A client of the server that the options name; `server` is what one that is started gets besides."""
     from tenuto.runtime.config import command_line, load
     from tenuto.runtime.data_folder.local_server import LocalServer
@@ -68,7 +69,7 @@ Without a terminal, tool calls that need approval are denied unless --yes is giv
 @click.option("--model", metavar="MODEL", help="The model to use; if a server is started, the one it loads.")
 @click.option("--mcp-config", metavar="FILE", help="If a server is started, the `mcpServers` file it uses.")
 @click.option("--yes", is_flag=True, help="Approve every tool call; only with MESSAGE or a pipe.")
-@_with_server
+@with_server
 def chat(
     message: str | None, session: str | None, model: str | None, mcp_config: str | None, yes: bool, **given: Any
 ) -> None:
@@ -78,7 +79,7 @@ def chat(
     """
     from tenuto.runtime.terminal.chat import run
 
-    with _remote(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
+    with remote_of(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
         sys.exit(run(remote, session=session, model=model, message=message, yes=yes))
 
 
@@ -102,7 +103,7 @@ Examples:
 @click.option(
     "--install", is_flag=True, help="Write it into the client's own configuration instead; see docs/clients.md."
 )
-@_with_server
+@with_server
 def launch(
     client: str,
     arguments: tuple[str, ...],
@@ -124,8 +125,8 @@ def launch(
     if printed and install:
         raise click.UsageError("--print and --install cannot be given together")
     if printed or install:
-        _must_run(given)
-    with _remote(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
+        must_run(given)
+    with remote_of(given, model=(model,) if model else None, mcp_config=mcp_config) as remote:
         if printed:
             command.show(remote, agent, model, arguments, mcp=mcp)
         elif install:
@@ -134,7 +135,7 @@ def launch(
             command.start(remote, agent, model, arguments, mcp=mcp)
 
 
-def _must_run(given: dict[str, Any]) -> None:
+def must_run(given: dict[str, Any]) -> None:
     """Raise ServerUnreachable where no server is running that the options name."""
     from tenuto.errors import ServerUnreachable
     from tenuto.runtime.config import load
@@ -167,7 +168,7 @@ Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage or configuration.
 )
 @click.option("--data-dir", metavar="DIR", help="Data folder to check.")
 @click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists.")
-@_JSON
+@JSON_OPTION
 def doctor(
     mcp_config: str | None, models: tuple[str, ...], data_dir: str | None, config: str | None, as_json: bool
 ) -> None:
@@ -206,25 +207,25 @@ def sessions() -> None:
 
 @sessions.command("list")
 @click.option("--all", "implicit", is_flag=True, help="Include unnamed sessions, which are found by their history.")
-@_JSON
-@_with_server
+@JSON_OPTION
+@with_server
 def list_(implicit: bool, as_json: bool, **given: Any) -> None:
     """List sessions, most recently used first."""
     from tenuto.runtime.terminal.sessions import print_sessions
 
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         print_sessions(remote, implicit=implicit, as_json=as_json)
 
 
 @sessions.command()
 @click.argument("name")
-@_JSON
-@_with_server
+@JSON_OPTION
+@with_server
 def show(name: str, as_json: bool, **given: Any) -> None:
     """Show the conversation in a session."""
     from tenuto.runtime.terminal.sessions import show as show_
 
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         show_(remote, name, as_json=as_json)
 
 
@@ -237,27 +238,27 @@ def show(name: str, as_json: bool, **given: Any) -> None:
     default="-",
     help="File to write; default: stdout.",
 )
-@_with_server
+@with_server
 def export(name: str, output: Any, **given: Any) -> None:
     """Export a session as a JSON document, with the exact tokens its model saw."""
     from tenuto.runtime.terminal.sessions import export as export_
 
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         export_(remote, name, output)
 
 
 @sessions.command("import")
 @click.argument("file")
 @click.option("--as", "name", metavar="NAME", help="Name for the imported session; default: its own.")
-@_JSON
-@_with_server
+@JSON_OPTION
+@with_server
 def import_(file: str, name: str | None, as_json: bool, **given: Any) -> None:
     """Import an exported session; FILE may be `-` for stdin."""
     from tenuto.runtime.terminal.sessions import import_ as run
     from tenuto.runtime.terminal.sessions import read_document
 
     text = read_document(file)
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         run(remote, text, name, file, as_json=as_json)
 
 
@@ -267,26 +268,26 @@ def import_(file: str, name: str | None, as_json: bool, **given: Any) -> None:
 @click.option(
     "--at", type=click.IntRange(min=0), metavar="ITEMS", help="Number of items to copy; default: all complete turns."
 )
-@_JSON
-@_with_server
+@JSON_OPTION
+@with_server
 def fork(name: str, new_name: str | None, at: int | None, as_json: bool, **given: Any) -> None:
     """Copy a session, or its beginning, into a new one."""
     from tenuto.runtime.terminal.sessions import fork as fork_
 
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         fork_(remote, name, new_name, at, as_json=as_json)
 
 
 @sessions.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_JSON
-@_with_server
+@JSON_OPTION
+@with_server
 def delete(names: tuple[str, ...], yes: bool, as_json: bool, **given: Any) -> None:
     """Delete sessions, cancelling their open runs."""
     from tenuto.runtime.terminal.sessions import delete as delete_
 
-    with _remote(given) as remote:
+    with remote_of(given) as remote:
         delete_(remote, names, yes=yes, as_json=as_json)
 
 

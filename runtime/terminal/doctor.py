@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 
 from tenuto.errors import TenutoError
-from tenuto.pipelines.loader import is_embedded
+from tenuto.pipelines.finding import is_embedded
 from tenuto.runtime.config import Settings
 from tenuto.runtime.terminal import machine, mcp_checks, model_checks
 from tenuto.runtime.terminal.client import Refused, Remote
 from tenuto.runtime.terminal.report import Section, as_json, print_section, print_verdict
-from tenuto.runtime.terminal.sessions import print_json
+from tenuto.runtime.terminal.words import print_json
 
 _STUCK = "restart it: tenuto serve keeps every session"
 

@@ -6,13 +6,14 @@ from tenuto.errors import TenutoError
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
-from tenuto.pipelines.loader import LoadSettings, is_embedded, load_any, model_id
-from tenuto.runtime.app import available_cores
+from tenuto.pipelines.finding import is_embedded, model_id
+from tenuto.pipelines.loader import LoadSettings, load_any
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.models import Model
+from tenuto.runtime.model_loading import available_cores
 from tenuto.runtime.terminal.client import Remote
 from tenuto.runtime.terminal.report import Section, bytes_text
 from tenuto.sessions.principal import LOCAL
@@ -44,6 +45,7 @@ def fitted(settings: Settings) -> LoadSettings:
         cells=settings.context,
         cache_bytes=settings.cache_bytes,
         threads=settings.threads or available_cores(),
+        tool_formats=settings.tool_format,
     )
 
 
@@ -78,7 +80,7 @@ async def speed() -> Section:
 
 def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> None:
     info, codec = pipeline.backend.info, pipeline.codec
-    model = Model(codec.info.model, codec, engine, info, 0.0, pipeline.temperature)
+    model = Model(codec.info.model, codec, engine, info, 0.0, pipeline.defaults)
     calls = "tools" in model.capabilities
     section.facts |= {
         "model": info.description or "unknown",
@@ -90,6 +92,7 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
         "vocabulary": codec.info.vocabulary,
         "reads": sorted(codec.info.modalities),
         "tool calls": calls,
+        "tool-call format": codec.info.tool_format,
         "a turn renders": _rendered(codec.looks_back),
     }
     section.facts |= dict(info.further)

@@ -12,12 +12,7 @@ import click
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.terminal.client import Remote, session_path
 from tenuto.runtime.terminal.display import Display
-from tenuto.runtime.terminal.words import print_table
-
-
-def print_json(value: Any) -> None:
-    """For programs."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+from tenuto.runtime.terminal.words import print_json, print_table
 
 
 def print_sessions(remote: Remote, *, implicit: bool, as_json: bool = False) -> None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import click
+
 WIDE = 400
 """Columns of a table that no terminal shows: nothing is cut there."""
 
@@ -33,6 +35,11 @@ def arguments_of(text: str) -> str:
     if not isinstance(value, dict):
         return text
     return ", ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in value.items())
+
+
+def print_json(value: Any) -> None:
+    """For programs."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

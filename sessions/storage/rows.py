@@ -75,10 +75,14 @@ def run_row(run: RunRecord) -> Row:
     }
 
 
+LEG_TEXTS = ("request", "usage", "answer", "progress")
+"""The columns of a leg's row that hold JSON."""
+
+
 def leg_row(leg: LegRecord) -> Row:
     """A leg's row."""
     row = {column.name: getattr(leg, column.name) for column in tables.legs.columns}
-    texts = {name: None if row[name] is None else _compact(row[name]) for name in ("request", "usage", "answer")}
+    texts = {name: None if row[name] is None else _compact(row[name]) for name in LEG_TEXTS}
     return row | texts | {"status": leg.status.value}
 
 
@@ -92,6 +96,11 @@ def end_row(end: LegEnd) -> Row:
         "new_usage": None if end.usage is None else _compact(end.usage),
         "new_answer": _compact(end.answer),
     }
+
+
+def progress_text(progress: Mapping[str, Any]) -> str:
+    """Where a leg stands, as it is kept."""
+    return _compact({**progress})
 
 
 def _compact(value: Row) -> str:

@@ -14,7 +14,16 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tenuto.errors import CommitUnsettled, Overloaded, StoreFailed
 from tenuto.sessions.changes import Change
-from tenuto.sessions.records import CallRecord, KeyRecord, LegRecord, OpenRun, PauseRecord, RunRecord, SessionSummary
+from tenuto.sessions.records import (
+    CallRecord,
+    KeyRecord,
+    LegRecord,
+    OpenRun,
+    PauseRecord,
+    RunRecord,
+    SessionSummary,
+    UnfinishedLeg,
+)
 from tenuto.sessions.session import Session
 from tenuto.sessions.storage import leg_reads, reads
 from tenuto.sessions.storage.bases import Bases
@@ -135,6 +144,10 @@ class Store:
     async def told(self, leg_id: str) -> list[str]:
         """What a leg has told, in the pieces in which it was kept."""
         return await self._read(lambda connection: leg_reads.told(connection, leg_id))
+
+    async def unfinished_leg(self, run_id: str) -> UnfinishedLeg | None:
+        """The leg of a run that was under way when its process ended, where it is one that goes on."""
+        return await self._read(lambda connection: leg_reads.unfinished(connection, run_id))
 
     async def open_runs(self) -> list[OpenRun]:
         """Where to find each run that may still go on, the oldest first."""

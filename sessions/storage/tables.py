@@ -171,6 +171,7 @@ legs = Table(
     Column("ended_at", Double),
     Column("usage", Text),
     Column("answer", Text),
+    Column("progress", Text),
     Index("ix_legs_run", "run_id"),
     Index("ix_legs_session", "session_uid"),
 )
@@ -184,6 +185,18 @@ told = Table(
     sqlite_with_rowid=False,
 )
 """What legs have told, in pieces. `start` is how many of a leg's events are in the pieces before."""
+
+sampled = Table(
+    "sampled",
+    metadata,
+    Column("leg_id", String, _owner("legs.id"), primary_key=True),
+    Column("start", Integer, primary_key=True, autoincrement=False),
+    Column("tokens", LargeBinary, nullable=False),
+    Column("logprobs", Text),
+    sqlite_with_rowid=False,
+)
+"""What the open rounds of legs have sampled, in pieces, as ids are kept in `spans`. `start` is how many of the round's
+tokens are in the pieces before."""
 
 blobs = Table(
     "blobs",

@@ -14,6 +14,7 @@ from tenuto.sessions.blobs import TOOLS, Blob, Shared
 from tenuto.sessions.changes import (
     AddItems,
     AddLedger,
+    AddSampled,
     AddSpans,
     AddTold,
     BeginLeg,
@@ -30,6 +31,7 @@ from tenuto.sessions.changes import (
     SaveCall,
     SaveKey,
     SavePause,
+    SaveProgress,
     SaveRun,
     SaveSession,
 )
@@ -44,6 +46,7 @@ from tenuto.sessions.storage.rows import (
     leg_row,
     metadata_text,
     pause_row,
+    progress_text,
     run_row,
     session_row,
     shortened,
@@ -89,8 +92,8 @@ def taken(change: Change) -> Sequence[Write | Large]:
             return [Write("cut_spans", [{"of_uid": uid, "of_fingerprint": name, "keep": keep}], uid)]
         case SaveRun() | SaveCall() | SavePause() | SaveKey():
             return _of_run(change)
-        case BeginLeg() | AddTold() | EndLeg() | DeleteLeg():
-            return [_of_leg(change)]
+        case BeginLeg() | AddTold() | SaveProgress() | AddSampled() | EndLeg() | DeleteLeg():
+            return _of_leg(change)
         case DeleteSession(uid=uid):
             return [Write("delete_session", [{"of_uid": uid}], None), Write("delete_notes", [{"of_uid": uid}], None)]
         case PutNote(scope=scope, key=key, text=note):
@@ -117,16 +120,23 @@ def _of_run(change: SaveRun | SaveCall | SavePause | SaveKey) -> list[Write]:
             return [Write("save_key", [row], change.principal)]
 
 
-def _of_leg(change: BeginLeg | AddTold | EndLeg | DeleteLeg) -> Write:
+def _of_leg(change: BeginLeg | AddTold | SaveProgress | AddSampled | EndLeg | DeleteLeg) -> list[Write]:
     match change:
         case BeginLeg(leg=leg):
-            return Write("begin_leg", [leg_row(leg)], leg.session_uid)
+            return [Write("begin_leg", [leg_row(leg)], leg.session_uid)]
         case AddTold(leg_id=leg_id, session_uid=uid, start=start, events=events):
-            return Write("add_told", [{"leg_id": leg_id, "start": start, "events": events}], uid)
+            return [Write("add_told", [{"leg_id": leg_id, "start": start, "events": events}], uid)]
+        case SaveProgress(leg_id=leg_id, session_uid=uid, progress=progress):
+            now = {"of_id": leg_id, "new_progress": progress_text(progress)}
+            return [Write("save_progress", [now], uid), Write("close_round", [{"of_id": leg_id}], uid)]
+        case AddSampled(leg_id=leg_id, session_uid=uid, start=start, tokens=tokens, logprobs=logprobs):
+            row: Row = {"leg_id": leg_id, "start": start, "tokens": pack(tokens), "logprobs": logprobs}
+            return [Write("add_sampled", [row], uid)]
         case EndLeg(end=end):
-            return Write("end_leg", [end_row(end)], end.session_uid)
+            of_run = {"of_run": end.run_id}
+            return [Write("close_rounds", [of_run], end.session_uid), Write("end_leg", [end_row(end)], end.session_uid)]
         case DeleteLeg(id=id):
-            return Write("delete_leg", [{"of_id": id}], None)
+            return [Write("delete_leg", [{"of_id": id}], None)]
 
 
 def writes(taken: Iterable[Write | Large], bases: Bases) -> list[Write]:
@@ -239,14 +249,13 @@ def statements(dialect: str) -> dict[str, Executable]:
         "describe": _describe(),
         "save_turns": upsert(tables.turns),
         "save_run": upsert(tables.runs),
-        "begin_leg": insert(legs),
         "add_told": upsert(tables.told),
-        "end_leg": _end_leg(),
+        "add_sampled": upsert(tables.sampled),
+        **_of_legs(insert),
         "cut_legs": update(legs)
         .where(legs.c.session_uid == bindparam("of_uid"), legs.c.until > bindparam("keep"))
         .values(until=None),
         "move_legs": _move_legs(),
-        "delete_leg": delete(legs).where(legs.c.id == bindparam("of_id")),
         "save_call": upsert(tables.calls),
         "save_pause": upsert(tables.pauses),
         "save_key": upsert(tables.keys),
@@ -284,11 +293,26 @@ def _move_legs() -> Executable:
     return update(legs).where(legs.c.session_uid == bindparam("of_uid")).values(moved)
 
 
+def _of_legs(insert: Any) -> dict[str, Executable]:
+    legs, sampled = tables.legs, tables.sampled
+    of_run = select(legs.c.id).where(legs.c.run_id == bindparam("of_run"))
+    progress: dict[str, Any] = {"progress": bindparam("new_progress")}
+    return {
+        "begin_leg": insert(legs),
+        "end_leg": _end_leg(),
+        "delete_leg": delete(legs).where(legs.c.id == bindparam("of_id")),
+        "save_progress": update(legs).where(legs.c.id == bindparam("of_id")).values(progress),
+        "close_round": delete(sampled).where(sampled.c.leg_id == bindparam("of_id")),
+        "close_rounds": delete(sampled).where(sampled.c.leg_id.in_(of_run)),
+    }
+
+
 def _end_leg() -> Executable:
     legs = tables.legs
     ended: dict[str, Any] = {
         name: bindparam(f"new_{name}") for name in ("until", "status", "ended_at", "usage", "answer")
     }
+    ended["progress"] = None
     is_open = legs.c.status == RunStatus.RUNNING.value
     return update(legs).where(legs.c.run_id == bindparam("of_run"), is_open).values(ended)
 

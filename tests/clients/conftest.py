@@ -1,5 +1,6 @@
 """Where a client works: a home of its own, a repository with a file, and a server with a scripted model."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tenuto.runtime.terminal.launch.command import AGENTS
 from tests.clients.wire import Exchange, Wire, listening
 from tests.e2e.server import Server, script
 from tests.third_party.installed import programs_from_npm
 
 RUN_S = 240
 CONTEXT = 200_000
+BYTES_A_TOKEN = 4.25
+"""What a model with a vocabulary of 100,000 tokens or more makes of what these clients send, at the least."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +35,48 @@ class Place:
         """The file in its repository."""
         return notes(self.folder)
 
-    def launch(self, *arguments: str) -> tuple[str, list[Exchange]]:
+    def launch(self, *arguments: str, typed: str | None = None) -> tuple[str, list[Exchange]]:
         """Run the client to its end: what it printed, and what it and the server said to each other."""
+        return self._heard(*self._tenuto("--", *arguments), typed=typed)
+
+    def by_hand(self, *arguments: str) -> tuple[str, list[Exchange]]:
+        """Run it by the command that `--print` shows, as a shell reads it."""
+        return self._heard("sh", "-c", self._run(*self._tenuto("--print", "--", *arguments)))
+
+    def installed(self, *command: str) -> tuple[str, list[Exchange]]:
+        """Run it by its own command, once its own configuration says where the server is."""
+        self._run(*self._tenuto("--install"))
+        return self._heard(*command)
+
+    def with_mcp(self, *arguments: str) -> str:
+        """Run it with the server as one of its MCP servers too: all that it sent to the model."""
+        _, said = self._heard(*self._tenuto("--mcp", "--", *arguments))
+        return json.dumps([one.body for one in said])
+
+    def _tenuto(self, *options: str) -> list[str]:
+        return [sys.executable, "-m", "tenuto", "launch", self.name, "--url", self.wire.url, *options]
+
+    def _heard(self, *command: str, typed: str | None = None) -> tuple[str, list[Exchange]]:
+        printed = self._run(*command, typed=typed)
+        said = self.wire.take()
+        assert [one.status for one in said] == [200] * len(said), [one.answer[-2000:] for one in said]
+        return printed, said
+
+    def _run(self, *command: str, typed: str | None = None) -> str:
         path = os.pathsep.join([*map(str, self.programs), "/usr/local/bin", "/usr/bin", "/bin"])
         kept = {name: value for name, value in os.environ.items() if name in ("PYTHONPATH", "LANG", "TMPDIR")}
         done = subprocess.run(
-            [sys.executable, "-m", "tenuto", "launch", self.name, "--url", self.wire.url, "--", *arguments],
+            command,
             env={**kept, "PATH": path, "HOME": str(self.folder), "OPENCODE_DISABLE_AUTOUPDATE": "1"},
             cwd=self.file.parent,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if typed is None else None,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=RUN_S,
         )
         assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-        said = self.wire.take()
-        assert [one.status for one in said] == [200] * len(said), [one.answer[-2000:] for one in said]
-        return done.stdout, said
+        return done.stdout
 
 
 def notes(folder: Path) -> Path:
@@ -73,9 +102,20 @@ def working(name: str, package: str, version: str, folder: Path, rules: Sequence
         server.close()
 
 
+def begins_as_told(place: Place, first: Exchange) -> None:
+    """A client's first request is no longer than `tenuto launch` takes it to be. A token of the script's is a byte."""
+    assert first.rounds[0]["prompt_tokens"] / BYTES_A_TOKEN <= AGENTS[place.name].first_request
+
+
 def goes_on(said: Sequence[Exchange]) -> None:
     """All is one session, and each answer but the first has computed exactly what was new."""
     assert len({one.session for one in said}) == 1
-    for one in said[1:]:
+    computed_is_new(said[1:])
+    assert all(one.rounds[0]["cached_tokens"] > 10_000 for one in said[1:])
+
+
+def computed_is_new(said: Sequence[Exchange]) -> None:
+    """Each answer has computed exactly what was new in it, by the ledger."""
+    for one in said:
         assert [each["computed_tokens"] for each in one.rounds] == [each["new_tokens"] for each in one.rounds]
-        assert one.rounds[0]["cached_tokens"] > 10_000
+        assert one.rounds[0]["cached_tokens"] > 0

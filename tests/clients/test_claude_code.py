@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Place, goes_on, notes, working
+from tests.clients.conftest import Place, begins_as_told, goes_on, notes, working
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -40,6 +40,18 @@ def test_claude_code_edits_a_file_and_continues_its_session(place: Place) -> Non
     (made,) = [block for block in blocks if isinstance(block, dict) and block.get("name") == "Edit"]
     assert made["input"]["new_string"] == "two\nthree", "it repeats its calls in other words than the model's"
 
-    printed, again = place.launch("--print", "--continue", "look again")
+    printed, again = place.by_hand("--print", "--continue", "look again")
     assert "Nothing more." in printed
-    goes_on([*edited, *again])
+    printed, once_more = place.installed("claude", "--print", "--continue", "look again")
+    assert "Nothing more." in printed
+    begins_as_told(place, edited[0])
+    goes_on([*edited, *again, *once_more])
+
+    printed, counted = place.launch("--print", "--continue", "/context")
+    assert {one.path for one in counted} == {"/v1/messages/count_tokens?beta=true"}
+    thousands = f"{once_more[-1].rounds[0]['prompt_tokens'] / 1000:.1f}".removesuffix(".0")
+    assert f"{thousands}k / 200k" in printed, "by the server's own figures"
+
+
+def test_claude_code_finds_the_servers_own_tools(place: Place) -> None:
+    assert "mcp__tenuto__chat" in place.with_mcp("--print", "look again")

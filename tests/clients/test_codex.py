@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Place, goes_on, working
+from tests.clients.conftest import Place, begins_as_told, goes_on, working
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -39,7 +39,15 @@ def test_codex_edits_a_file_resumes_its_session_and_shows_an_image(place: Place)
 
     image = place.folder / "pixel.png"
     image.write_bytes(base64.b64decode(PIXEL))
-    printed, seen = place.launch("exec", "resume", "--last", UNSANDBOXED, "--image", str(image), "--", "look at this")
+    printed, seen = place.by_hand("exec", "resume", "--last", UNSANDBOXED, "--image", str(image), "--", "look at this")
     assert "I have seen: " in printed
     assert any(part["type"] == "input_image" for part in seen[0].body["input"][-1]["content"])
-    goes_on([*edited, *seen])
+    resume = ("exec", "--profile", "tenuto", "resume", "--last", UNSANDBOXED)
+    printed, again = place.installed("codex", *resume, "look at this again")
+    assert "I have seen: " in printed
+    begins_as_told(place, edited[0])
+    goes_on([*edited, *seen, *again])
+
+
+def test_codex_finds_the_servers_own_tools(place: Place) -> None:
+    assert '"name": "mcp__tenuto"' in place.with_mcp("exec", UNSANDBOXED, "look at this")

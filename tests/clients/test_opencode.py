@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import Place, goes_on, notes, working
+from tests.clients.conftest import Place, begins_as_told, goes_on, notes, working
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -40,6 +40,13 @@ def test_opencode_edits_a_file_and_continues_its_session(place: Place) -> None:
     assert len(edited) == 3
     assert titles[0].session != edited[0].session, "both name one session in a header of theirs, and are two"
 
-    printed, again = place.launch("run", "--continue", "look again")
+    printed, again = place.by_hand("run", "--continue", "look again")
     assert "Nothing more." in printed
-    goes_on([*edited, *again])
+    printed, once_more = place.installed("opencode", "run", "--continue", "look again")
+    assert "Nothing more." in printed
+    begins_as_told(place, edited[0])
+    goes_on([*edited, *again, *once_more])
+
+
+def test_opencode_finds_the_servers_own_tools(place: Place) -> None:
+    assert "tenuto_chat" in place.with_mcp("run", "look again")

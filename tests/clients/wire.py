@@ -5,7 +5,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ _OWN = {"host", "connection", "content-length", "transfer-encoding", "accept-enc
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request with a body, and its answer as the client read it."""
+    """A request of a dialect with a body, and its answer as the client read it."""
 
     path: str
     body: dict[str, Any]
@@ -66,13 +66,14 @@ def listening(url: str) -> Iterator[Wire]:
             self.send_header("Connection", "close")
             self.end_headers()
             answer = b""
-            while piece := response.read1(65536):
-                answer += piece
-                if self.command != "HEAD":
-                    self.wfile.write(piece)
+            with suppress(http.client.IncompleteRead, ConnectionError):  # one of them has ended
+                while piece := response.read1(65536):
+                    answer += piece
+                    if self.command != "HEAD":
+                        self.wfile.write(piece)
             connection.close()
             self.close_connection = True
-            if body:
+            if body and self.path.startswith("/v1/"):
                 session = response.headers.get("X-Tenuto-Session")
                 made = Exchange(self.path, json.loads(body), response.status, session, answer.decode())
                 wire.kept.append(made)
@@ -84,6 +85,9 @@ def listening(url: str) -> Iterator[Wire]:
             self.pass_on()
 
         def do_POST(self) -> None:
+            self.pass_on()
+
+        def do_DELETE(self) -> None:
             self.pass_on()
 
         def log_message(self, *_: Any) -> None:

@@ -298,6 +298,31 @@ def test_the_same_seed_gives_the_same_tokens_in_any_company(backend: Backend, pr
     assert sample(4, []) == sample(2, [Stream(1, feed=[66]), Stream(5, feed=[67])])
 
 
+def test_a_round_goes_on_after_what_it_has_said_as_if_it_had_never_stopped(
+    backend: Backend, prompts: list[list[int]]
+) -> None:
+    """The random numbers, the penalties and the cache are those of the round's place, in any slot."""
+    shapes: dict[str, Any] = {"presence_penalty": 0.4, "frequency_penalty": 0.2, "repetition_penalty": 1.1}
+    sampling = Sampling(temperature=1.1, top_k=60, top_p=0.97, min_p=0.01, seed=11, **shapes)
+
+    def sample(slot: int, said: list[int], count: int) -> list[int]:
+        sampler = backend.sampler(sampling, prompts[1], said)
+        held, feed, tokens = 0, [*prompts[1], *said], list[int]()
+        for _ in range(count):
+            (token,) = backend.collect(backend.launch([Row(slot, held, feed, sampler)]))
+            assert isinstance(token, int)
+            held += len(feed)
+            feed = [token]
+            tokens.append(token)
+        sampler.close()
+        backend.release(slot)
+        return tokens
+
+    whole = sample(0, [], 12)
+    for cut in (1, 5, 11):
+        assert sample(cut % SLOTS, whole[:cut], 12 - cut) == whole[cut:]
+
+
 def test_a_released_slot_is_empty(backend: Backend, prompts: list[list[int]]) -> None:
     expected = alone(backend, prompts[0])
     generate(backend, Stream(0, feed=list(prompts[2])), 3)

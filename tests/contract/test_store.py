@@ -15,6 +15,7 @@ from sqlalchemy import create_engine
 from tenuto.errors import InvalidRequest, StoreFailed
 from tenuto.sessions.changes import (
     AddItems,
+    AddSampled,
     AddSpans,
     AddTold,
     BeginLeg,
@@ -28,6 +29,7 @@ from tenuto.sessions.changes import (
     SaveCall,
     SaveKey,
     SavePause,
+    SaveProgress,
     SaveRun,
     SaveSession,
     whole,
@@ -45,6 +47,7 @@ from tenuto.sessions.records import (
     PauseStatus,
     RunRecord,
     RunStatus,
+    UnfinishedLeg,
 )
 from tenuto.sessions.session import Parent, Session
 from tenuto.sessions.storage.store import Store
@@ -244,6 +247,35 @@ async def test_a_leg_keeps_what_it_told_and_ends_once(store: Store) -> None:
     assert await store.told(leg.id) == []
     await store.commit(DeleteSession(session.uid))
     assert await store.leg(beside.id) is None
+
+
+async def test_a_leg_keeps_what_its_open_round_sampled_until_that_is_over(store: Store) -> None:
+    session = session_of(UserItem("a"))
+    run = run_of(session)
+    leg = replace(leg_of(run), progress={})
+    await store.commit(SaveSession(session), SaveRun(run), BeginLeg(leg))
+    assert await store.unfinished_leg(run.id) == UnfinishedLeg(leg, (), (), ())
+    await store.commit(SaveProgress(leg.id, session.uid, {"start": 1}))
+    pieces = (0, (7, 8), None), (2, (9,), "[9]"), (0, (5, 6), "[5,6]")
+    for start, tokens, logprobs in pieces:
+        await store.commit(AddSampled(leg.id, session.uid, start, tokens, logprobs))
+    await store.commit(AddTold(leg.id, session.uid, 0, "told"))
+    kept = replace(leg, progress={"start": 1})
+    assert await store.unfinished_leg(run.id) == UnfinishedLeg(kept, ("told",), (5, 6, 9), ("[5,6]", "[9]"))
+    await store.commit(SaveProgress(leg.id, session.uid, {"start": 2}))
+    assert await store.unfinished_leg(run.id) == UnfinishedLeg(replace(kept, progress={"start": 2}), ("told",), (), ())
+    await store.commit(AddSampled(leg.id, session.uid, 0, (1,)))
+    end = LegEnd(run.id, session.uid, 1, RunStatus.COMPLETED, 3.0, None, {})
+    await store.commit(EndLeg(end))
+    assert await store.unfinished_leg(run.id) is None
+    assert await store.leg(leg.id) == leg.ended(end)
+
+
+async def test_a_leg_that_ends_with_its_process_has_nothing_to_go_on_with(store: Store) -> None:
+    session = session_of(UserItem("a"))
+    run = run_of(session)
+    await store.commit(SaveSession(session), SaveRun(run), BeginLeg(leg_of(run)))
+    assert await store.unfinished_leg(run.id) is None
 
 
 async def test_a_leg_whose_items_are_cut_has_no_end_any_more(store: Store) -> None:

@@ -191,7 +191,7 @@ def test_items_come_in_pages(http: httpx.Client) -> None:
     [
         ("", {"items": [user("a")] * 21}, "items"),
         ("", {"items": [{"type": "web_search_call"}]}, "items[0].type"),
-        ("", {"items": [OUTPUT]}, "messages"),
+        ("", {"items": [OUTPUT]}, "items"),
         ("", {"items": [{"type": "mcp_approval_response", "approve": True}]}, "items[0].type"),
         ("", {"items": [{"id": "msg_1"}]}, "items[0].type"),
         ("", {"metadata": {str(number): "" for number in range(17)}}, "metadata"),

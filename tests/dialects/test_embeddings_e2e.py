@@ -144,6 +144,8 @@ def test_all_texts_together_have_a_bound(http: httpx.Client) -> None:
         {"query": "a", "documents": "b"},
         {"query": "a", "documents": [1]},
         {"query": ["a"], "documents": ["b"]},
+        {"query": "a", "documents": ["b"], "texts": ["b"]},
+        {"query": "a", "texts": [{"text": "b"}]},
         {"query": "a", "documents": ["b"], "top_n": 0},
         {"query": "a", "documents": ["b", "x" * 64]},
     ],

@@ -18,12 +18,14 @@ from tenuto.runtime.dialects.openai.chat import fields as chat
 from tenuto.runtime.dialects.openai.chat.request import read_chat
 from tenuto.runtime.dialects.openai.completions import wire as completions
 from tenuto.runtime.dialects.openai.embeddings import wire as embeddings
+from tenuto.runtime.dialects.openai.native_completions import wire as native
 from tenuto.runtime.dialects.openai.responses import fields as responses
-from tenuto.runtime.dialects.openai.responses.request import read_responses
+from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_responses
 from tenuto.runtime.dialects.refusals import Refusal
+from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.principal import LOCAL
 
-VALUES: tuple[Any, ...] = ("text", 3, True, {"type": "x"}, [{"type": "x"}], ["text", "audio"])
+VALUES: tuple[Any, ...] = ("text", 3, True, False, {"type": "x"}, [{"type": "x"}], ["text", "audio"])
 """One of them counts as really using any field."""
 HELLO = {"role": "user", "content": "hello"}
 
@@ -39,8 +41,14 @@ class Reader:
         return self.read(json.dumps({**self.body, **more}).encode())
 
 
+def response_turn(body: bytes) -> Turn:
+    found = read_responses(body, {}, principal=LOCAL, listed={})
+    assert isinstance(found, ResponseRequest)
+    return found.turn
+
+
 CHAT = Reader(lambda body: read_chat(body, {}, principal=LOCAL), {"messages": [HELLO]})
-RESPONSES = Reader(lambda body: read_responses(body, {}, principal=LOCAL, listed={}).turn, {"input": "hello"})
+RESPONSES = Reader(response_turn, {"input": "hello"})
 MESSAGES = Reader(lambda body: read_message(body, {}, principal=LOCAL), {"max_tokens": 9, "messages": [HELLO]})
 OLLAMA_CHAT = Reader(lambda body: read_ollama_chat(body, {}, principal=LOCAL), {"messages": [HELLO]})
 GENERATE = Reader(lambda body: read_generate(body, {}, principal=LOCAL), {"prompt": "hello"})
@@ -54,7 +62,7 @@ def pairs(*tables: tuple[Reader, Mapping[str, Any]]) -> list[tuple[Reader, str]]
     ("reader", "name"),
     pairs(
         (CHAT, chat.IGNORED),
-        (RESPONSES, {name: told for name, told in responses.IGNORED.items() if name != "reasoning"}),
+        (RESPONSES, responses.IGNORED),
         (MESSAGES, messages.IGNORED),
         (OLLAMA_CHAT, ollama.CHAT_IGNORED),
         (GENERATE, ollama.GENERATE_IGNORED),
@@ -62,10 +70,6 @@ def pairs(*tables: tuple[Reader, Mapping[str, Any]]) -> list[tuple[Reader, str]]
 )
 def test_what_is_ignored_changes_nothing_whatever_it_is(reader: Reader, name: str) -> None:
     assert [reader(**{name: value}) for value in VALUES] == [reader()] * len(VALUES)
-
-
-def test_the_wish_for_reasoning_changes_nothing_of_a_response() -> None:
-    assert RESPONSES(reasoning={"effort": "high", "summary": "auto"}) == RESPONSES()
 
 
 @pytest.mark.parametrize("name", ollama.OPTIONS_IGNORED)
@@ -115,6 +119,7 @@ def test_what_is_refused_is_named(reader: Reader, refused: Mapping[str, Refusal]
     ("path", "body", "refused", "name"),
     [
         *(("/v1/completions", {"prompt": "abc"}, completions.REFUSED, name) for name in completions.REFUSED),
+        *(("/completion", {"prompt": "abc"}, native.REFUSED, name) for name in native.REFUSED),
         *(("/v1/embeddings", {"input": "blue"}, embeddings.REFUSED, name) for name in embeddings.REFUSED),
     ],
 )

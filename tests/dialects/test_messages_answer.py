@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from tenuto.errors import GenerationFailed
 from tenuto.runtime.dialects.anthropic.messages.answer import message
-from tenuto.runtime.dialects.anthropic.messages.request import Shown
+from tenuto.runtime.dialects.anthropic.messages.request import Shown, Thought
 from tenuto.runtime.dialects.anthropic.messages.stream import PING, EventEncoder
 from tenuto.runtime.loop.answer import gather
 from tenuto.runtime.loop.events import (
@@ -50,13 +50,13 @@ def told(events: Sequence[RunEvent], **known: Any) -> Answer:
     return answer
 
 
-def whole(events: Sequence[RunEvent], shown: Shown = "whole", **known: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(message(told(events, **known), events, shown).encode())
+def whole(events: Sequence[RunEvent], shown: Thought = "whole", **known: Any) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(message(told(events, **known), events, Shown(shown)).encode())
     return body
 
 
-def frames(events: Sequence[RunEvent], shown: Shown = "whole", *, named: bool = False, **known: Any) -> bytes:
-    encoder = EventEncoder("req_1", "s", shown, named_events=named)
+def frames(events: Sequence[RunEvent], shown: Thought = "whole", *, named: bool = False, **known: Any) -> bytes:
+    encoder = EventEncoder("req_1", "s", Shown(shown), named_events=named)
     opening = encoder.opening(Answer("run_1", "s", "m", "1-1"))
     return opening + b"".join(map(encoder.encode, events)) + encoder.closing(told(events, **known))
 
@@ -196,7 +196,7 @@ def test_an_answer_whose_events_are_gone_is_told_from_what_was_kept() -> None:
 
 
 @pytest.mark.parametrize(("shown", "thinking"), [("whole", ["let me see"]), ("signed", [""]), ("not", [])])
-def test_reasoning_is_shown_as_it_was_asked_for(shown: Shown, thinking: list[str]) -> None:
+def test_reasoning_is_shown_as_it_was_asked_for(shown: Thought, thinking: list[str]) -> None:
     events: list[RunEvent] = [ReasoningAdded(1, "let me see"), TextAdded(1, "done"), DONE]
     body = whole(events, shown)
     assert [block["thinking"] for block in body["content"] if block["type"] == "thinking"] == thinking
@@ -246,7 +246,7 @@ def test_named_events_are_for_those_who_ask() -> None:
 
 
 def test_a_failure_in_a_stream_is_an_error_that_the_client_raises() -> None:
-    encoder = EventEncoder("req_1", "s", "not", named_events=False)
+    encoder = EventEncoder("req_1", "s", Shown(), named_events=False)
     sent = encoder.opening(Answer("run_1", "s", "m", "1-1")) + PING + encoder.failure(GenerationFailed("it broke"))
     with pytest.raises(anthropic.APIStatusError, match="it broke") as raised:
         streamed(sent)
@@ -257,7 +257,7 @@ def test_a_failure_in_a_stream_is_an_error_that_the_client_raises() -> None:
 
 def test_a_run_that_failed_ends_its_stream_with_its_error() -> None:
     failed = RunDone(RunStatus.FAILED, StopReason.ERROR, "it broke", "generation_failed")
-    encoder = EventEncoder("req_1", "s", "not", named_events=False)
+    encoder = EventEncoder("req_1", "s", Shown(), named_events=False)
     answer = told([failed])
     answer.status = RunStatus.FAILED
     (error,) = data(encoder.closing(answer))
@@ -293,7 +293,7 @@ def runs(draw: st.DrawFn) -> list[RunEvent]:
 
 @given(events=runs(), shown=st.sampled_from(["whole", "signed", "not"]))
 @settings(max_examples=60, deadline=None)
-def test_the_official_client_makes_of_a_stream_what_a_whole_answer_says(events: list[RunEvent], shown: Shown) -> None:
+def test_the_official_client_makes_of_a_stream_what_a_whole_answer_says(events: list[RunEvent], shown: Thought) -> None:
     body, final = whole(events, shown), streamed(frames(events, shown))
     assert [block.to_dict() for block in final.content] == body["content"]
     assert (final.id, final.model, final.stop_reason) == (body["id"], body["model"], body["stop_reason"])

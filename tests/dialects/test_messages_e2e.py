@@ -7,7 +7,6 @@ from typing import Any
 
 import anthropic
 import httpx
-import openai
 import pytest
 from anthropic.types import MessageParam, ToolParam
 
@@ -243,49 +242,6 @@ def test_a_run_that_waits_for_a_person_says_so(http: httpx.Client) -> None:
 # Sessions
 
 
-def test_a_conversation_goes_on_in_either_dialect_with_only_new_tokens_computed(http: httpx.Client) -> None:
-    system = "Be brief."
-    first = ask(http, said("one, among dialects"), system=system, tools=[])
-    history = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "one, among dialects"},
-        {"role": "assistant", "content": "one, among dialects"},
-        {"role": "user", "content": "two"},
-    ]
-    chat = http.post("/v1/chat/completions", json={"messages": history, "tools": []}).json()
-    assert chat["session_id"] == first["tenuto"]["session_id"]
-    rounds = chat["usage"]["tenuto"]["rounds"]
-    assert [one["computed_tokens"] for one in rounds] == [one["new_tokens"] for one in rounds]
-    messages = [*history[1:], {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
-    last = ask(http, messages, system=[{"type": "text", "text": system}], tools=[])
-    assert last["tenuto"]["session_id"] == chat["session_id"]
-    assert computed_is_new(last["usage"])
-
-
-def test_a_call_that_chat_began_is_answered_in_messages(http: httpx.Client, openai_client: openai.OpenAI) -> None:
-    function: Any = {"name": "weather", "description": "Tells it.", "parameters": WEATHER["input_schema"]}
-    asked = openai_client.chat.completions.create(
-        model="default",
-        messages=[{"role": "user", "content": "weather in Bern"}],
-        tools=[{"type": "function", "function": function}],
-    )
-    assert asked.choices[0].message.tool_calls is not None
-    (call,) = asked.choices[0].message.tool_calls
-    messages = [
-        *said("weather in Bern"),
-        {
-            "role": "assistant",
-            "content": [{"type": "tool_use", "id": call.id, "name": "weather", "input": {"city": "Bern"}}],
-        },
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "sun"}]},
-    ]
-    body = ask(http, messages, tools=[WEATHER])
-    assert body["content"] == [{"type": "text", "text": "Take a hat: sun"}]
-    assert asked.model_extra is not None
-    assert body["tenuto"]["session_id"] == asked.model_extra["session_id"]
-    assert computed_is_new(body["usage"])
-
-
 def test_reasoning_may_be_sent_back_or_left_out(http: httpx.Client) -> None:
     for system, kept in (("sent back", slice(None)), ("left out", slice(1, None))):
         first = ask(http, said("think"), thinking=THINKING, tools=[], system=system)
@@ -351,13 +307,14 @@ def streamed(http: httpx.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_claude_codes_conversation_computes_only_what_is_new(http: httpx.Client) -> None:
+    nobody_elses = [{"type": "text", "text": "No other test begins like this, so none has had it computed."}]
     messages: list[dict[str, Any]] = [
         claude_code.user("<system-reminder>\nToday is a day.\n</system-reminder>\n", "fix the bug"),
         claude_code.reminder("Tools may be deferred."),
     ]
     usages = []
     for turn in range(3):
-        events = streamed(http, claude_code.body(messages, conversation=f"c{turn}"))
+        events = streamed(http, claude_code.body(messages, conversation=f"c{turn}", system=nobody_elses))
         usages.append(next(event for event in events if event["type"] == "message_delta")["usage"])
         text = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
         content: list[Any] = [{"type": "text", "text": text}]

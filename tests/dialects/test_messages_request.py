@@ -10,8 +10,19 @@ from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.anthropic.messages.request import MessageRequest, read_message, read_prompt
 from tenuto.runtime.dialects.anthropic.messages.tools import AskedServer, with_servers
 from tenuto.runtime.loop.requests import ResponseFormat
-from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    ToolSpec,
+    UserItem,
+)
 from tenuto.sessions.principal import LOCAL
+from tenuto.tools.registry import Exported
+from tenuto.tools.spec import Tool
 
 PNG = "iVBORw0KGgo="
 SEEN = Attachment("image", "image/png", data=PNG)
@@ -277,7 +288,14 @@ def test_tools_that_are_wrong_are_refused_by_their_place(fields: dict[str, Any],
 
 
 URL = {"type": "url", "url": "https://example.org/mcp"}
-OFFERED = ("files__read", "files__write", "clock__now")
+
+
+def exported(server: str, name: str) -> Exported:
+    spec = ToolSpec(name, "", {"type": "object"})
+    return Exported(f"{server}__{name}", server, Tool(spec), spec)
+
+
+LISTED = {"files": [exported("files", "read"), exported("files", "write")], "clock": [exported("clock", "now")]}
 
 
 @pytest.mark.parametrize(
@@ -313,14 +331,14 @@ OFFERED = ("files__read", "files__write", "clock__now")
 def test_servers_of_ours_are_asked_for_by_name(fields: dict[str, Any], servers: dict[str, Any]) -> None:
     request = read(**fields)
     assert request.turn.tools.given
-    assert with_servers(request.tools, OFFERED).servers == servers
+    assert with_servers(request.tools, LISTED).servers == servers
 
 
 def test_a_server_that_is_not_here_is_refused_with_what_to_do() -> None:
     request = read(mcp_servers=[{"name": "github", **URL}])
-    assert request.tools.servers == (AskedServer("github", "mcp_servers[0].name"),)
+    assert request.tools.servers == (AskedServer("github", "mcp_servers[0].name", url=URL["url"]),)
     with pytest.raises(InvalidRequest, match=r"there are files, clock\. To add one") as raised:
-        with_servers(request.tools, OFFERED)
+        with_servers(request.tools, LISTED)
     assert raised.value.param == "mcp_servers[0].name"
 
 
@@ -347,7 +365,7 @@ def test_what_a_request_says_besides() -> None:
         False,
         False,
     )
-    assert (turn.temperature, turn.sampling.top_p, turn.sampling.top_k, turn.stop) == (1, 0.5, 40, ("a", "b"))
+    assert (turn.sampling.temperature, turn.sampling.top_p, turn.sampling.top_k, turn.stop) == (1, 0.5, 40, ("a", "b"))
     assert (turn.limits.max_tokens, turn.limits.max_tool_rounds, turn.wants_events) == (100, 2, True)
     assert turn.body_digest is not None
     plain = read().turn
@@ -374,7 +392,7 @@ def test_a_hint_names_no_session() -> None:
         ({"type": "disabled"}, "not", []),
         ({"type": "adaptive"}, "whole", []),
         ({"type": "adaptive", "display": "omitted"}, "signed", []),
-        ({"type": "enabled", "budget_tokens": 1024}, "whole", ["thinking.budget_tokens"]),
+        ({"type": "enabled", "budget_tokens": 1024}, "whole", []),
     ],
 )
 def test_thinking_is_shown_to_those_who_ask(thinking: Any, shown: str, left_out: list[str]) -> None:

@@ -220,31 +220,6 @@ def test_a_run_that_waits_for_a_person_says_so(server: Server) -> None:
         assert len(http.get("/v1/sessions/asking-ollama").json()["items"]) == 4
 
 
-def test_a_conversation_goes_on_in_either_dialect_with_only_new_tokens_computed(http: httpx.Client) -> None:
-    system = {"role": "system", "content": "Be brief, said the llama."}
-    first = ask(http, [system, *said("one of ollama's")])
-    history = [system, *said("one of ollama's"), {"role": "assistant", "content": "one of ollama's"}]
-    chat = http.post("/v1/chat/completions", json={"messages": [*history, *said("two")]}).json()
-    assert chat["session_id"] == first["tenuto"]["session_id"]
-    last = ask(http, [*history, *said("two"), {"role": "assistant", "content": "two"}, *said("three")])
-    assert last["tenuto"]["session_id"] == chat["session_id"]
-    assert computed_is_new(last)
-
-
-def test_a_call_that_chat_began_is_answered_here_without_its_id(http: httpx.Client) -> None:
-    parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    tool = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": parameters}}
-    body = {"messages": said("weather in Basel"), "tools": [tool]}
-    asked = http.post("/v1/chat/completions", json=body).json()
-    assert asked["choices"][0]["finish_reason"] == "tool_calls"
-    call = {"function": {"name": "weather", "arguments": {"city": "Basel"}}}
-    messages = [*said("weather in Basel"), {"role": "assistant", "tool_calls": [call]}]
-    answered = ask(http, [*messages, {"role": "tool", "content": "sun"}], tools=[tool])
-    assert answered["message"]["content"] == "Take a hat: sun"
-    assert answered["tenuto"]["session_id"] == asked["session_id"]
-    assert computed_is_new(answered)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "words"),
     [

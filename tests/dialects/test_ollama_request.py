@@ -7,6 +7,7 @@ import pytest
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import TEMPERATURE, AskedSampling, SamplingDefaults
 from tenuto.runtime.dialects.ollama.request import Asked, read_chat, read_generate
 from tenuto.runtime.loop.requests import LeftOut, ResponseFormat, Turn
 from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
@@ -78,7 +79,8 @@ def test_options_say_how_tokens_are_chosen() -> None:
     options = {"temperature": 0.5, "top_k": 40.0, "top_p": 0.9, "min_p": 0.05, "seed": 7, "stop": "x", "num_predict": 9}
     penalties = {"repeat_penalty": 1.1, "presence_penalty": 0.5, "frequency_penalty": 0.25}
     found = turn(chat(options={**options, **penalties, "num_ctx": 8192, "unheard_of": "yes", "num_gpu": None}))
-    assert found.sampling == Sampling(
+    assert found.sampling == AskedSampling(
+        temperature=0.5,
         top_k=40,
         top_p=0.9,
         min_p=0.05,
@@ -87,14 +89,15 @@ def test_options_say_how_tokens_are_chosen() -> None:
         frequency_penalty=0.25,
         repetition_penalty=1.1,
     )
-    assert (found.temperature, found.stop, found.limits.max_tokens, found.left_out) == (0.5, ("x",), 9, ())
+    assert (found.stop, found.limits.max_tokens, found.left_out) == (("x",), 9, ())
 
 
 def test_what_stands_for_nothing_is_left_to_the_server() -> None:
     found = turn(
         chat(options={"seed": -1, "num_predict": -1, "top_k": -1, "top_p": 1.5, "repeat_penalty": 0, "typical_p": 1})
     )
-    assert (found.sampling, found.limits.max_tokens, found.left_out) == (Sampling(), None, ())
+    assert found.sampling.over(SamplingDefaults()) == Sampling(TEMPERATURE)
+    assert (found.limits.max_tokens, found.left_out) == (None, ())
 
 
 def test_ways_to_choose_tokens_that_there_are_not_are_told() -> None:
@@ -161,7 +164,12 @@ def test_a_raw_prompt_is_a_text() -> None:
     asked = generate(raw=True, options={"num_predict": 3, "stop": ["x"], "temperature": 0})
     assert asked.turn is None
     assert asked.raw is not None
-    assert (asked.raw.text, asked.raw.max_tokens, asked.raw.stop, asked.raw.temperature) == ("hello", 3, ("x",), 0)
+    assert (asked.raw.text, asked.raw.max_tokens, asked.raw.stop, asked.raw.sampling.temperature) == (
+        "hello",
+        3,
+        ("x",),
+        0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +195,6 @@ def test_a_raw_prompt_is_a_text() -> None:
         (chat, {"options": {"repeat_penalty": 11}}, "options.repeat_penalty"),
         (generate, {"context": [1, 2]}, "context"),
         (generate, {"template": "{{ .Prompt }}"}, "template"),
-        (generate, {"suffix": "}"}, "suffix"),
         (generate, {"raw": True, "system": "x"}, "system"),
         (generate, {"raw": True, "images": [PNG]}, "images"),
         (generate, {"raw": True, "format": "json"}, "format"),

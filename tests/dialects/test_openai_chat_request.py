@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, SessionMode, ToolSelection, Turn
@@ -85,8 +85,7 @@ def test_every_field_finds_its_place() -> None:
                 choice=ToolChoice.REQUIRED,
                 parallel=False,
             ),
-            sampling=Sampling(top_k=40, top_p=0.9, min_p=0.05, seed=7),
-            temperature=1.0,
+            sampling=AskedSampling(1.0, 40, 0.9, 0.05, seed=7),
             stop=("END", "STOP"),
             limits=Limits(max_tokens=100, max_tool_rounds=3),
             permission=Permission.ASK,
@@ -110,7 +109,7 @@ def test_null_means_absent_in_every_optional_field() -> None:
 
 
 def test_fields_that_nobody_knows_are_ignored() -> None:
-    assert read({"service_tier": "auto", "reasoning_effort": "low", "x": {"y": [1]}}) == read({})
+    assert read({"service_tier": "auto", "verbosity": "low", "x": {"y": [1]}}) == read({})
 
 
 # Messages
@@ -215,8 +214,7 @@ def test_penalties_biases_and_logprobs_are_the_samplings() -> None:
         "logprobs": True,
         "top_logprobs": 3,
     }
-    assert turn(**body).sampling == Sampling(
-        top_p=1.0,
+    assert turn(**body).sampling == AskedSampling(
         presence_penalty=0.5,
         frequency_penalty=-2.0,
         repetition_penalty=1.1,
@@ -244,6 +242,19 @@ def test_penalties_biases_and_logprobs_are_the_samplings() -> None:
 )
 def test_response_format(given: dict[str, Any], expected: ResponseFormat | None) -> None:
     assert turn(response_format=given).response == expected
+
+
+@pytest.mark.parametrize(
+    "given", [{"json_schema": SCHEMA}, {"response_format": {"type": "json_object", "schema": SCHEMA}}]
+)
+def test_a_schema_may_stand_where_llama_server_has_it(given: dict[str, Any]) -> None:
+    assert turn(**given).response == ResponseFormat("json_schema", SCHEMA, strict=True)
+
+
+def test_two_forms_of_an_answer_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="only one") as refused:
+        turn(json_schema=SCHEMA, response_format={"type": "json_object"})
+    assert refused.value.param == "json_schema"
 
 
 def test_what_a_message_carries_is_kept_beside_its_text() -> None:
@@ -392,7 +403,7 @@ def test_an_empty_hint_is_none(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "harmless"),
-    [("chat_template_kwargs", {"enable_thinking": False}, {}), ("web_search_options", {}, None)],
+    [("web_search_options", {}, None)],
 )
 def test_what_clients_can_do_without_is_left_out_and_told(name: str, value: object, harmless: object) -> None:
     (left_out,) = read({name: value}).turn.left_out
@@ -557,6 +568,8 @@ def _mcp(**fields: Any) -> dict[str, Any]:
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "json_object", "schema": {"type": 123}}}, "response_format.schema"),
+        ({"json_schema": {"type": "objekt"}}, "json_schema"),
         (_schema({"type": "objekt"}), "response_format.json_schema.schema"),
         (_schema({"type": "object", "properties": 5}), "response_format.json_schema.schema"),
         (_schema([]), "response_format.json_schema.schema"),

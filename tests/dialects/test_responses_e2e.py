@@ -165,23 +165,6 @@ def test_an_approval_is_asked_for_and_answered(http: httpx.Client, approve: bool
     computed_is_new(third)
 
 
-def test_a_session_that_began_in_chat_goes_on_by_its_history(http: httpx.Client) -> None:
-    asked = user("the weather in Ulm")
-    chat_tool = {
-        "type": "function",
-        "function": {name: WEATHER[name] for name in ("name", "description", "parameters")},
-    }
-    tool = {name: value for name, value in WEATHER.items() if name != "strict"}
-    begun = http.post("/v1/chat/completions", json={"messages": [asked], "tools": [chat_tool]}).json()
-    (made,) = begun["choices"][0]["message"]["tool_calls"]
-    call = {"type": "function_call", "call_id": made["id"], **made["function"]}
-    output = {"type": "function_call_output", "call_id": made["id"], "output": "sun"}
-    answer = post(http, [asked, call, output], tools=[tool]).json()
-    assert answer["output"][0]["content"][0]["text"] == "Take a hat: sun"
-    assert answer["tenuto"]["session_id"] == begun["session_id"]
-    computed_is_new(answer)
-
-
 def test_a_session_is_named_in_the_header(http: httpx.Client) -> None:
     first = post(http, "one " * 100, {"X-Tenuto-Session": "responses-goes-on"})
     second = post(http, "two", {"X-Tenuto-Session": "responses-goes-on"})

@@ -19,7 +19,7 @@ from tenuto.runtime.dialects.openai.responses.answer import Head
 from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.encoder import ResponseEncoder
 from tenuto.runtime.dialects.openai.responses.events import STREAMED
-from tenuto.runtime.dialects.openai.responses.request import read_responses
+from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_responses
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer
 from tenuto.runtime.loop import told
 from tenuto.runtime.loop.events import (
@@ -63,7 +63,9 @@ def encoder(
 ) -> ResponseEncoder:
     """`again`: what was asked has been kept and is read again."""
     wanted = {"input": "hi", "temperature": 0.7, **({} if tools is None else {"tools": tools}), **body}
-    asked = read_responses(json.dumps(wanted).encode(), {}, principal=Principal("ada"), listed=LISTED).asked
+    read = read_responses(json.dumps(wanted).encode(), {}, principal=Principal("ada"), listed=LISTED)
+    assert isinstance(read, ResponseRequest)
+    asked = read.asked
     if again:
         asked = Asked.of_json(json.loads(json.dumps(asked.to_json())))
     head = Head("resp_ab1", asked, "small", 1_700_000_000.7, stored=True)

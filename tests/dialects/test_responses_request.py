@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.pipelines.backend import Sampling
+from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.openai.responses.callables import ClientTool, model_name, unwrapped, wrapped
 from tenuto.runtime.dialects.openai.responses.input import Approval
-from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_responses
-from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, ToolSelection, Turn
+from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, Unlisted, read_responses
+from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, ResponseFormat, ToolSelection, Turn
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -48,7 +48,9 @@ LISTED = {"files": [exported("files", "read", read_only=True), exported("files",
 
 def read(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> ResponseRequest:
     text = json.dumps({"input": "hello"} | dict(body)).encode()
-    return read_responses(text, headers or {}, principal=ADA, listed=LISTED)
+    found = read_responses(text, headers or {}, principal=ADA, listed=LISTED)
+    assert isinstance(found, ResponseRequest)
+    return found
 
 
 def turn(headers: Mapping[str, str] | None = None, **body: Any) -> Turn:
@@ -119,8 +121,8 @@ def test_every_field_finds_its_place() -> None:
             choice=ToolChoice.REQUIRED,
             parallel=False,
         ),
-        sampling=Sampling(top_p=0.9, logprobs=2),
-        temperature=1,
+        sampling=AskedSampling(1, top_p=0.9, logprobs=2),
+        reasoning=Reasoning(effort="low"),
         response=ResponseFormat("json_schema", SCHEMA, strict=True),
         limits=Limits(max_tokens=100, max_tool_rounds=3),
         user="u1",
@@ -330,12 +332,23 @@ def test_allowed_tools_may_be_those_that_only_read() -> None:
     assert turn(tools=[tool]).tools.servers == {"files": ("read",)}
 
 
-@pytest.mark.parametrize("field", ["server_url", "connector_id", "headers", "authorization"])
-def test_servers_come_from_the_configuration_alone(field: str) -> None:
-    with pytest.raises(UnsupportedParameter) as caught:
+@pytest.mark.parametrize("field", ["connector_id", "tunnel_id", "headers", "authorization"])
+def test_servers_come_from_the_configuration_or_by_their_urls(field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
         turn(tools=[{"type": "mcp", "server_label": "x", field: {"a": "b"} if field == "headers" else "secret"}])
     assert caught.value.param == f"tools[0].{field}"
     assert "secret" not in str(caught.value)
+
+
+def test_a_server_by_its_url_is_to_be_listed_before_its_request_is_understood() -> None:
+    tool = {"type": "mcp", "server_label": "x", "server_url": "https://x.org/m?k=s3cret", "authorization": "t0ken"}
+    body = {"input": "a", "tools": [{**tool, "headers": {"X-Key": "k3y"}}]}
+    found = read_responses(json.dumps(body).encode(), {}, principal=ADA, listed=LISTED)
+    assert isinstance(found, Unlisted)
+    (server,) = found.servers
+    assert (server.label, server.url, server.param) == ("x", "https://x.org/m?k=s3cret", "tools[0].server_url")
+    assert server.headers == {"X-Key": "k3y", "Authorization": "Bearer t0ken"}
+    assert not any(secret in repr(found) + repr(server) for secret in ("s3cret", "t0ken", "k3y"))
 
 
 FILES = {"type": "mcp", "server_label": "files"}
@@ -403,6 +416,16 @@ def test_the_names_of_the_session_must_agree_with_nothing_else() -> None:
 @given(st.text(max_size=60))
 def test_the_text_of_a_custom_tool_comes_back(text: str) -> None:
     assert unwrapped(wrapped(text)) == text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["pat", "[" * 100_000, '{"input": "\\ud800"}', '{"input": 1}', '["input"]'],
+    ids=["no JSON", "deep", "half a character", "no text", "no object"],
+)
+def test_arguments_that_hold_no_text_are_the_text(arguments: str) -> None:
+    """A client may send back, and a model may write, anything."""
+    assert unwrapped(arguments) == arguments
 
 
 @settings(deadline=None)  # other work on the machine is not theirs

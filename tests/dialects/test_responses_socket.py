@@ -8,20 +8,24 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from starlette.types import Message, Scope
 from websockets.asyncio.client import connect as connect_async
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from tenuto.errors import BodyTooLarge
+from tenuto.runtime.app import opened
+from tenuto.runtime.config import Settings
 from tenuto.runtime.dialects.openai.responses.created import MOST_PAST_BYTES, Past, read_created
 from tests.conftest import Start
 from tests.dialects.test_responses_e2e import CALCULATOR, WEATHER, computed_is_new
-from tests.e2e.server import Server
+from tests.e2e.server import Server, script
 from tests.patience import HANGS_S
 
 pytestmark = [
@@ -214,6 +218,29 @@ def test_a_response_whose_client_has_gone_is_stopped(server: Server, http: httpx
     while 'tenuto_runs{state="working"} 0' not in http.get("/metrics").text:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+async def test_nothing_more_is_done_for_a_client_to_whom_nothing_can_be_sent(tmp_path: Path) -> None:
+    """What it sent before that was not answered yet."""
+    scope: Scope = {"type": "websocket", "scheme": "ws", "path": "/v1/responses", "query_string": b"", "state": {}}
+    scope["headers"], scope["subprotocols"] = [(b"host", b"localhost")], []
+    creates = [json.dumps({"type": "response.create", "input": said}) for said in ("one", "two")]
+    coming: asyncio.Queue[Message] = asyncio.Queue()
+    coming.put_nowait({"type": "websocket.connect"})
+    for create in creates:
+        coming.put_nowait({"type": "websocket.receive", "text": create})
+    sent: list[str] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+        if len(sent) > 2:
+            raise OSError("the connection is gone")
+
+    settings = Settings(model=(script(tmp_path / "model.json", cells=4096),), data_dir=tmp_path / "data")
+    async with opened(settings) as app:
+        async with asyncio.timeout(HANGS_S):
+            await app.asgi(scope, coming.get, send)
+    assert sent == ["websocket.accept", "websocket.send", "websocket.send"]
 
 
 def test_a_plain_request_is_told_to_open_a_websocket(http: httpx.Client) -> None:

@@ -36,6 +36,20 @@ def test_control_tokens_are_not_read_from_a_text(http: httpx.Client) -> None:
     assert http.post("/tokenize", json=asked | {"parse_special": False}).status_code == 200
 
 
+def test_a_chat_is_shown_as_the_model_would_read_it(http: httpx.Client) -> None:
+    session = {"session_id": "shown"}
+    for text in ("one <|end|>", "two"):
+        body = {"messages": [{"role": "user", "content": text}], "tools": [], **session}
+        prompt = http.post("/apply-template", json=body).json()["prompt"]
+        tokens = http.post("/tokenize", json=body).json()["tokens"]
+        assert {"content": prompt} == http.post("/detokenize", json={"tokens": tokens}).json()
+        assert text in prompt
+        http.post("/v1/chat/completions", json=body).raise_for_status()
+    assert "one <|end|>" in prompt
+    refused = http.post("/apply-template", json={"messages": []})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
+
+
 def test_telling_tokens_makes_no_session(http: httpx.Client) -> None:
     body = {"messages": [{"role": "user", "content": "a"}], "session_id": "only-told"}
     assert http.post("/tokenize", json=body).status_code == 200

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from anthropic.types import Message, MessageTokensCount, RawMessageStreamEvent
+from anthropic.types.beta import BetaRawMessageStreamEvent
 from ollama import ChatResponse, EmbedResponse, GenerateResponse, ShowResponse
 from openai.types import Completion, CreateEmbeddingResponse
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -17,13 +18,11 @@ from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
 from pydantic import TypeAdapter
 
-from tests.dialects.conftest import scripted
-from tests.dialects.wire_pairs import _CACHED, _MEASURED, FOLDER, play
+from tests.dialects.wire_pairs import _CACHED, _MEASURED, PAIRS, play, served_apart
 from tests.e2e.server import Server
 
 pytestmark = pytest.mark.slow
 
-PAIRS = sorted(FOLDER.glob("*.json"))
 # The type of a text completion wants a finish_reason, which OpenAI itself leaves null until a stream's last chunk.
 TYPES: dict[tuple[str, bool], TypeAdapter[Any]] = {
     ("/v1/chat/completions", False): TypeAdapter(ChatCompletion),
@@ -42,20 +41,21 @@ TYPES: dict[tuple[str, bool], TypeAdapter[Any]] = {
     ("/api/generate", True): TypeAdapter(GenerateResponse),
     ("/api/show", False): TypeAdapter(ShowResponse),
 }
-EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+# Whoever names MCP servers uses a beta.
+EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent | BetaRawMessageStreamEvent)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that knows of no other requests: which session one goes on with depends on those before it."""
-    with scripted(tmp_path_factory.mktemp("pairs")) as running:
-        yield running
+    """A server at which no pair meets another."""
+    running = served_apart(tmp_path_factory.mktemp("pairs")).start()
+    yield running
+    running.close()
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
 def test_a_recorded_request_is_answered_as_it_was(http: httpx.Client, path: Path) -> None:
-    pair = json.loads(path.read_text())
-    assert play(http, pair) == pair
+    assert play(http, path) == json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)

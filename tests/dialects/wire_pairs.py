@@ -11,7 +11,10 @@ from typing import Any
 
 import httpx
 
-FOLDER = Path(__file__).parent / "wire"
+from tests.dialects.conftest import served
+from tests.e2e.server import Server
+
+PAIRS = sorted((Path(__file__).parent / "wire").glob("*.json"))
 
 _IDS = re.compile(
     r"\b(run|session|conv|call|cmpl|chatcmpl|resp|msg|req|rs|fc|ctc|mcp|mcpl|mcpr|appr)([-_])[0-9a-f]{24,}\b"
@@ -38,9 +41,20 @@ _CACHED = {
 }
 
 
-def play(http: httpx.Client, pair: dict[str, Any]) -> dict[str, Any]:
-    """What the server says to a pair's request, in the form in which it is recorded."""
-    response = http.post(pair["path"], json=pair["request"])
+def served_apart(folder: Path) -> Server:
+    """A server, not started, at which every pair is another principal's.
+
+    Which session a request goes on with, and why its prompt has no cache, depend on what its principal asked before.
+    """
+    keys = (f'[[keys]]\nkey = "{path.stem}"\nperson = true\nadmin = true\n' for path in PAIRS)
+    (folder / "tenuto.toml").write_text("".join(keys))
+    return served(folder)
+
+
+def play(http: httpx.Client, path: Path) -> dict[str, Any]:
+    """What a server that is `served_apart` says to a pair's request, in the form in which it is recorded."""
+    pair = json.loads(path.read_text())
+    response = http.post(pair["path"], json=pair["request"], headers={"Authorization": f"Bearer {path.stem}"})
     played = {"path": pair["path"], "request": pair["request"], "status": response.status_code}
     if response.headers["content-type"].startswith("text/event-stream"):
         return played | {"stream": _joined([_same(event) for event in _events(response.text)])}
@@ -150,14 +164,12 @@ def _join(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def _record() -> None:
-    from tests.dialects.conftest import served
-
     with tempfile.TemporaryDirectory() as name:
-        server = served(Path(name)).start()
+        server = served_apart(Path(name)).start()
         try:
             with server.client() as http:
-                for path in sorted(FOLDER.glob("*.json")):
-                    played = play(http, json.loads(path.read_text()))
+                for path in PAIRS:
+                    played = play(http, path)
                     path.write_text(json.dumps(played, indent=1, ensure_ascii=False) + "\n")
         finally:
             server.close()

@@ -9,6 +9,8 @@ import pytest
 from tenuto.runtime.dialects.openai.chat import fields as chat
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.completions import wire as text
+from tenuto.runtime.dialects.openai.native_completions import infill
+from tenuto.runtime.dialects.openai.native_completions import wire as native
 from tenuto.runtime.dialects.refusals import Refusal
 
 PAGE = Path(__file__).parents[2] / "docs" / "openai-chat.md"
@@ -20,6 +22,10 @@ TABLES: dict[str, Mapping[str, str | Refusal]] = {
     "text-served": text.SERVED,
     "text-ignored": text.IGNORED,
     "text-refused": text.REFUSED,
+    "native-served": native.SERVED,
+    "native-ignored": native.IGNORED,
+    "native-refused": native.REFUSED,
+    "infill-served": infill.SERVED,
 }
 
 

@@ -16,6 +16,8 @@ from tenuto.runtime.dialects.openai.chat import fields as chat
 from tenuto.runtime.dialects.openai.completions import wire as text
 from tenuto.runtime.dialects.openai.conversations import fields as conversations
 from tenuto.runtime.dialects.openai.embeddings import wire as embeddings
+from tenuto.runtime.dialects.openai.native_completions import infill
+from tenuto.runtime.dialects.openai.native_completions import wire as native
 from tenuto.runtime.dialects.openai.responses import fields as responses
 
 TESTS = Path(__file__).parents[1]
@@ -24,6 +26,8 @@ PAGES = sorted(page.stem for page in FOLDER.glob("*.md") if page.stem != "README
 FIELDS: dict[tuple[str, str], Iterable[Mapping[str, object]]] = {
     ("openai-chat", "/v1/chat/completions"): (chat.SERVED, chat.IGNORED, chat.LEFT_OUT, chat.REFUSED),
     ("openai-chat", "/v1/completions"): (text.SERVED, text.IGNORED, text.REFUSED),
+    ("openai-chat", "/completion"): (native.SERVED, native.IGNORED, native.REFUSED),
+    ("openai-chat", "/infill"): (infill.SERVED,),
     ("openai-responses", "Fields"): (responses.SERVED, responses.IGNORED, responses.LEFT_OUT, responses.REFUSED),
     ("openai-conversations", "Fields"): (conversations.SERVED,),
     ("openai-conversations", "Items"): (conversations.KEPT,),

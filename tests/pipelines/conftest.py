@@ -5,17 +5,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.loader import LoadSettings
+from tenuto.pipelines.tokenizer import Tokenizer
 from tests.embedded import gguf_file, mlx_folder
 from tests.pipelines.hub import Hub
-
-# A test machine may be busy: how long one example takes says nothing.
-hypothesis.settings.register_profile("tenuto", deadline=None)
-hypothesis.settings.load_profile("tenuto")
 
 
 def gguf_form() -> tuple[Tokenizer, str]:
@@ -60,6 +56,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server = Hub()
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("tenuto.pipelines.model_store.download.WAITS_S", (0.0,))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -15,6 +17,7 @@ class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.files: dict[str, bytes] = {}
+        self.commit = COMMIT
         self.listed_sha: dict[str, str] = {}
         self.requests: list[tuple[str, str | None]] = []
         self.tokens: list[tuple[str, str | None]] = []
@@ -55,7 +58,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _asked_for(self) -> str | None:
         """The file that a path names, where there is one."""
-        begin = f"/owner/model/resolve/{COMMIT}/"
+        begin = f"/owner/model/resolve/{self.server.commit}/"
         name = self.path.removeprefix(begin)
         return name if self.path.startswith(begin) and name in self.server.files else None
 
@@ -67,13 +70,17 @@ class _Answers(BaseHTTPRequestHandler):
             large = {"sha256": self._sha(name), "size": len(data), "pointerSize": 134}
             return {"rfilename": name, "size": len(data), "blobId": "x", "lfs": large}
 
-        return {"id": "owner/model", "sha": COMMIT, "siblings": [sibling(*file) for file in self.server.files.items()]}
+        return {
+            "id": "owner/model",
+            "sha": self.server.commit,
+            "siblings": [sibling(*file) for file in self.server.files.items()],
+        }
 
     def _redirect(self, name: str) -> None:
         """To the server of files, which is another host."""
         self.send_response(302)
         self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/files/{name}")
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", self.server.commit)
         self.send_header("X-Linked-Etag", f'"{self._sha(name)}"')
         self.send_header("X-Linked-Size", str(len(self.server.files[name])))
         self.send_header("Content-Length", "0")
@@ -82,10 +89,19 @@ class _Answers(BaseHTTPRequestHandler):
     def _send_file(self, data: bytes, wanted: str | None) -> None:
         begin = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and self.server.honours_ranges else 0
         limit = None if self.server.break_after is None else max(self.server.break_after - begin, 0)
-        self._send(206 if begin else 200, data[begin:], limit)
+        span = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+        self._send(206 if begin else 200, data[begin:], limit, {"Content-Range": span} if begin else {})
 
-    def _send(self, status: int, body: bytes, break_after: int | None = None) -> None:
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        break_after: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.send_response(status)
+        for header in headers.items():
+            self.send_header(*header)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[:break_after])

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 
 PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}

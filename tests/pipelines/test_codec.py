@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.sessions.items import ToolSpec, UserItem
 
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {"a": {}, "b": {}}})

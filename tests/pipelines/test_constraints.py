@@ -12,7 +12,8 @@ import pytest
 from tenuto.errors import GenerationFailed, InvalidRequest
 from tenuto.pipelines.backend import Bitmask
 from tenuto.pipelines.base import Constraint, GrammarSource, ToolChoice
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import CallFinished, TurnEvent
 from tenuto.sessions.items import ToolSpec
 

@@ -10,7 +10,8 @@ pytest.importorskip("llama_cpp", reason="needs tenuto[llama]")
 pytest.importorskip("mlx_lm", reason="needs tenuto[mlx]")
 
 from tenuto.pipelines.base import ToolChoice
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.sessions.items import Item, ToolSpec
 from tests.pipelines.conftest import gguf_form, mlx_form
 from tests.pipelines.test_chat_template import TALK, TOOLS, conversations

@@ -114,12 +114,6 @@ def test_a_forced_turn_cannot_end_without_a_call() -> None:
     assert [token for token in range(tokenizer.vocabulary) if allows(constraint, token)] == [258, 260]
 
 
-def test_where_the_opener_is_only_text_a_free_turn_is_not_held() -> None:
-    codec = TemplateCodec("m", ByteTokenizer(), TEMPLATE)
-    assert codec.grammar(TOOLS, ToolChoice.AUTO, parallel=True) is None
-    assert codec.grammar(TOOLS, ToolChoice.NONE, parallel=True) is None
-
-
 @pytest.mark.parametrize(("strict", "more"), [(None, {}), (None, {"additionalProperties": {"type": "integer"}})])
 def test_an_argument_that_the_schema_leaves_open_may_be_written(strict: bool | None, more: dict[str, Any]) -> None:
     assert masked_at(ToolSpec("f", "", {**TOOLS[0].parameters, **more}, strict), '1, "b": 2') is None

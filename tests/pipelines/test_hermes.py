@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.pipelines.codec import TemplateCodec, Tokenizer
+from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.formats import format_of
 from tenuto.pipelines.formats.base import Surroundings
-from tenuto.pipelines.formats.hermes import Hermes
-from tenuto.pipelines.formats.plain import Plain
+from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
@@ -39,7 +38,7 @@ def read(
         frozenset({4}),
         {marker: token for token, marker in enumerate(MARKERS)} if ids else {},
     )
-    parser = format_of(Surroundings("<think>", opening, PROBE, vocabulary)).parser(calls=calls)
+    parser = format_of(Surroundings("<think>", opening, PROBE, vocabulary)).form.parser(calls=calls)
     known = {marker.encode(): token for token, marker in enumerate(MARKERS)} if ids else {}
     tokens = [known.get(piece, 5 + index) for index, piece in enumerate(pieces)] + [4] * stop
     return merged([*(event for token in tokens for event in parser.push(token)), *parser.finish()])
@@ -169,6 +168,9 @@ class TestTurns:
             ('{"name": "f", "arguments": {"a": 1}', "not valid JSON", 0),
             ('{"name": "f", "arguments": {"a": "b\n}}', "not valid JSON", 0),
             ("[" * 5000, "", None),
+            # Half a character, which cannot be sent to anybody.
+            (r'{"name": "\ud800", "arguments": {}}', "", None),
+            (r'{"arguments": {}, "name": "\ud800"}', "", None),
         ],
     )
     def test_a_call_that_is_none_is_told_with_its_text(
@@ -225,30 +227,31 @@ def test_a_call_that_begins_inside_of_a_call_breaks_the_first() -> None:
 def test_the_name_and_the_arguments_are_told_while_they_come() -> None:
     pieces = (b'<tool_call>{"name": "f', b'", "argu', b'ments": {"a": ', b"1}")
     vocabulary = vocabulary_of(pieces, frozenset(), frozenset(), {})
-    parser = format_of(Surroundings("<think>", "", PROBE, vocabulary)).parser(calls=True)
+    parser = format_of(Surroundings("<think>", "", PROBE, vocabulary)).form.parser(calls=True)
     assert [parser.push(token) for token in range(4)] == [
         [], [CallStarted(0, "f")], [CallArguments(0, '{"a": ')], [CallArguments(0, "1}")]
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("call", "form"),
+    ("call", "name"),
     [
-        (PROBE, Hermes),
-        ('x<tool_call>{"name": "f", "arguments": {"a": "b"}}</tool_call><|im_end|>', Hermes),
-        ("", Plain),
-        ("<tool_call>f<arg_key>a</arg_key><arg_value>b</arg_value></tool_call>", Plain),
-        ("<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>", Plain),
+        (PROBE, "hermes"),
+        ('x<tool_call>{"name": "f", "arguments": {"a": "b"}}</tool_call><|im_end|>', "hermes"),
+        ("", "plain"),
+        ("<tool_call>f<arg_key>a</arg_key><arg_value>b</arg_value></tool_call>", "glm"),
+        ("<tool_call>f: a is b</tool_call>", "plain"),
+        ("<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>", "qwen3-coder"),
     ],
 )
-def test_a_format_is_known_by_the_template_s_own_call(call: str, form: type) -> None:
+def test_a_format_is_known_by_the_template_s_own_call(call: str, name: str) -> None:
     vocabulary = vocabulary_of((b"a",), frozenset(), frozenset(), {})
-    assert isinstance(format_of(Surroundings("", "", call, vocabulary)), form)
+    assert format_of(Surroundings("", "", call, vocabulary)).form.name == name
 
 
 def test_a_model_without_calls_writes_text() -> None:
     vocabulary = vocabulary_of((b" a", b" ", b"<tool_call>", b"<end>"), frozenset({3}), frozenset(), {})
-    parser = format_of(Surroundings("", "", "", vocabulary)).parser(calls=True)
+    parser = format_of(Surroundings("", "", "", vocabulary)).form.parser(calls=True)
     events = [event for token in (0, 1, 2, 1, 3) for event in parser.push(token)]
     assert merged([*events, *parser.finish()]) == [TextDelta(" a <tool_call>")]
 

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.pipelines.hub_files import RemoteFile, choose
-from tenuto.pipelines.loader import LoadSettings, find, fit, has_mlx, load, model_id
+from tenuto.pipelines.finding import has_mlx, model_id
+from tenuto.pipelines.loader import LoadSettings, find, fit, load
+from tenuto.pipelines.model_store.hub_files import choose
+from tenuto.pipelines.model_store.sources import RemoteFile
+from tenuto.pipelines.sampling_defaults import GREEDY
 from tests.patience import HANGS_S
 from tests.pipelines.hub import Hub
 
@@ -34,12 +37,8 @@ def test_a_model_comes_from_the_hub_once(hub: Hub, settings: LoadSettings) -> No
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("honours_ranges", [True, False])
-def test_a_download_that_broke_off_is_resumed(
-    hub: Hub, settings: LoadSettings, honours_ranges: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100)  # what has come is kept by the chunk
+def test_a_download_that_broke_off_is_resumed(hub: Hub, settings: LoadSettings, honours_ranges: bool) -> None:
     hub.files, hub.break_after = {"model-Q8_0.gguf": GGUF}, 1000
     with pytest.raises(ModelLoadFailed, match="broke off"):
         find("hf:owner/model", settings)
@@ -66,8 +65,12 @@ def test_the_token_is_shown_to_the_hub_and_not_to_the_servers_that_it_sends_us_t
         find("hf:owner/model", settings)
     monkeypatch.setenv("HF_TOKEN", hub.token)
     assert find("hf:owner/model", settings).path.read_bytes() == GGUF
-    shown = {path: token for path, token in hub.tokens if path.startswith("/files/") or token}
-    assert shown == {"/api/models/owner/model": "Bearer hf_secret", "/files/model-Q8_0.gguf": None}
+    shown = {path.partition("/resolve/")[0]: token for path, token in hub.tokens if path.startswith("/files/") or token}
+    assert shown == {
+        "/api/models/owner/model": "Bearer hf_secret",
+        "/owner/model": "Bearer hf_secret",
+        "/files/model-Q8_0.gguf": None,
+    }
 
 
 def test_nothing_is_left_beside_a_model_that_has_come(hub: Hub, settings: LoadSettings) -> None:
@@ -144,7 +147,7 @@ def test_the_embedded_model_loads_and_is_called_embedded(settings: LoadSettings,
     pipeline = load(embedded_model, settings)
     assert pipeline.codec.info.model == "embedded"
     assert (pipeline.backend.info.slots, pipeline.backend.info.cells) == (1, 256)
-    assert pipeline.temperature == 0.0
+    assert pipeline.defaults == GREEDY
     pipeline.backend.close()
 
 

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tenuto.errors import TemplateFailed
 from tenuto.pipelines.chat_template import ChatTemplate
+from tenuto.pipelines.known_templates import is_known_not_to_look_back
 from tenuto.pipelines.placeholders import Placeholder
-from tenuto.pipelines.scripted import TEMPLATE
+from tenuto.pipelines.scripted import SWITCHED_TEMPLATE, TEMPLATE
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tests.pipelines.families import DEEPSEEK, SHORT_SIGHTED
@@ -200,3 +201,10 @@ def test_a_stand_in_of_a_past_without_a_request_has_what_is_written_as_one() -> 
     note: list[Item] = [SystemItem("s")]
     assert stand_in([*round, *round, *note, *round, *round]) == [*round, *note, *round]
     assert stand_in([*note, *round, *round]) == [*note, *round]
+
+
+def test_the_templates_that_come_with_us_are_known_and_rightly_so(embedded_template: str) -> None:
+    for text in (embedded_template, TEMPLATE, SWITCHED_TEMPLATE):
+        assert is_known_not_to_look_back(text), "its digest is not that in known_templates.py"
+        assert ChatTemplate(text, SPECIALS).found_to_look_back() is None
+    assert not is_known_not_to_look_back(DEEPSEEK)

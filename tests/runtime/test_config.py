@@ -15,9 +15,16 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     # field: (as a flag or variable, as TOML, as it is then)
     "model": ("scripted:a.json", '["scripted:a.json"]', ("scripted:a.json",)),
     "alias": ("gpt-*=small", '["gpt-*=small"]', (("gpt-*", "small"),)),
+    "tool_format": ("qwen*=hermes", '["qwen*=hermes"]', (("qwen*", "hermes"),)),
     "strict_model_names": ("true", "true", True),
     "context": ("4096", "4096", 4096),
     "slots": ("3", "3", 3),
+    "load": ("request", '"request"', "request"),
+    "model_memory": ("4GiB", '"4GiB"', 4 << 30),
+    "pin": ("a", '["a"]', ("a",)),
+    "keep_loaded_s": ("300", "300", 300.0),
+    "load_wait_s": ("60", "60", 60.0),
+    "swap": ("rerender", '"rerender"', "rerender"),
     "threads": ("5", "5", 5),
     "cache_bytes": ("2GiB", '"2GiB"', 2 << 30),
     "host_cache_bytes": ("0", "0", 0),
@@ -39,8 +46,10 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "durability": ("full", '"full"', "full"),
     "implicit_session_s": ("60", "60", 60.0),
     "mcp_config": ("/tmp/mcp.json", '"/tmp/mcp.json"', Path("/tmp/mcp.json")),
+    "mmproj": ("/tmp/mmproj.gguf", '"/tmp/mmproj.gguf"', Path("/tmp/mmproj.gguf")),
     "default_tools": ("none", '"none"', "none"),
     "agent_permission": ("deny", '"deny"', "deny"),
+    "egress": ("public", '"public"', "public"),
     "max_tool_rounds": ("0", "0", 0),
     "client_tool_expires_s": ("10", "10", 10.0),
     "approval_expires_s": ("20", "20", 20.0),
@@ -255,3 +264,7 @@ def test_switches_are_options_without_a_value() -> None:
     (option,) = [one for one in _options() if one.name == "strict_model_names"]
     assert isinstance(option, click.Option)
     assert (option.is_flag, option.default) == (True, None)
+
+
+def test_a_tool_call_format_without_a_model_is_for_all() -> None:
+    assert load({"tool_format": ("hermes", "llama*=llama3")}).tool_format == (("*", "hermes"), ("llama*", "llama3"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenuto.errors import StoreFailed
 from tenuto.pipelines.base import Pipeline
+from tenuto.pipelines.sampling_defaults import GREEDY
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import State
 from tenuto.runtime.http.disconnect import while_connected
@@ -22,6 +23,7 @@ from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
+from tenuto.runtime.loop.shelf import Fixed
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.metrics import Metrics
 from tenuto.sessions.directory import Directory
@@ -90,7 +92,7 @@ class Server:
         reads = codec()
         thread = Engine(Pipeline(reads, backend), drive=play.faults.drive_engine)
         self.engine = EngineClient("scripted", backend.info.slots, thread)
-        models = Models([Model("scripted", reads, self.engine, backend.info, play.clock(), temperature=0.0)])
+        models = Models(Fixed([Model("scripted", reads, self.engine, backend.info, play.clock(), GREEDY)]))
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
         services = Services(
@@ -227,7 +229,7 @@ class _Reader:
 
 def _alike(session: Session, kept: Session | None) -> bool:
     if kept is None:
-        return not session.items and session.open_run is None  # made for a request that was refused
+        return not session.is_committed  # made for a request that was refused: nobody finds it, whoever holds it
     ledgers = {name: ledger for name, ledger in session.ledgers.items() if ledger.items}
     return kept == replace(session, ledgers=ledgers, updated_at=kept.updated_at, expires_at=kept.expires_at)
 

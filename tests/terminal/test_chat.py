@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 SERVER = Path(__file__).parent / "pad.py"
 ADD = {"user": "add", "calls": [{"name": "calculator__evaluate", "arguments": {"expression": "20 + 22"}}]}
 NOTE = {"user_matches": "^write (.+)$", "calls": [{"name": "pad__write", "arguments": {"text": "${1}"}}]}
-ENDLESS = {"user": "count", "text": " ".join(str(number) for number in range(300)), "delay_ms": 20}
+ENDLESS = {"user": "count", "text": " ".join(str(number) for number in range(300)), "delay_ms": 120}
 TOOL = {"tool_contains": "", "text": "the result: ${tool}"}
 RULES: list[dict[str, Any]] = [ENDLESS, TOOL, ADD, NOTE]
 

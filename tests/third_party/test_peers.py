@@ -4,7 +4,7 @@ import pytest
 
 from tests.third_party.conftest import Peers
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(1800)]
 
 HTTP_KINDS = ("everything", "http", "sse")
 ALONE = (

@@ -1,5 +1,6 @@
 """One live connection to an MCP server: made anew for each start, owned by the task that opened it."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
@@ -23,6 +24,7 @@ from mcp_types import (
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import to_json
 
 from tenuto import __version__
 from tenuto.tools.host.callbacks import Asking, ClientCallbacks, Elicitation, Roots, Sampling
@@ -31,6 +33,8 @@ from tenuto.tools.host.transport import Transport
 from tenuto.tools.spec import CallContext, Tool
 
 Mode = Literal["auto", "legacy"]
+
+logger = logging.getLogger(__name__)
 
 MAX_PAGES = 100
 MAX_TOOLS = 2000
@@ -42,9 +46,9 @@ _CHANGES_APART_S = 0.2
 class Connection:
     """A client that has shaken hands. Any task may call `client`; the owner alone opens and leaves."""
 
-    def __init__(self, client: Client, transport: Transport) -> None:
+    def __init__(self, client: Client, transport: Transport, most_listed_bytes: int) -> None:
         self.client = client
-        self._transport = transport
+        self._transport, self._most_listed_bytes = transport, most_listed_bytes
         self._changed = anyio.Event()
 
     @property
@@ -74,16 +78,22 @@ class Connection:
     async def list_tools(self) -> list[Tool]:
         """All tools, page by page. A listing without an end is cut."""
         tools: list[Tool] = []
+        left = self._most_listed_bytes
         if self.client.server_capabilities.tools is None:
             return tools
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.client.list_tools(cursor=cursor)
-            tools += [to_tool(tool) for tool in page.tools]
+            for tool in map(to_tool, page.tools):
+                left -= len(tool.spec.description) + len(to_json(tool.spec.parameters))
+                if left < 0 or len(tools) == MAX_TOOLS:
+                    logger.warning("a listing of tools is cut after %d: it goes on for too long", len(tools))
+                    return tools
+                tools.append(tool)
             cursor = page.next_cursor
-            if cursor is None or len(tools) > MAX_TOOLS:
+            if cursor is None:
                 break
-        return tools[:MAX_TOOLS]
+        return tools
 
     async def changed(self) -> None:
         """Wait until the server says that its tools have changed; changes since the last wait count as one."""
@@ -121,6 +131,7 @@ async def connect(
     mode: Mode,
     callbacks: ClientCallbacks | None,
     calls: Sequence[CallContext],
+    most_listed_bytes: int,
 ) -> AsyncGenerator[Connection, None]:
     """Open a connection; entered and left in one task. `calls` are those in flight, shared with whoever makes them."""
     box: list[Connection] = []
@@ -145,7 +156,7 @@ async def connect(
         list_roots_callback=_roots(asking, callbacks.roots if callbacks else None),
     )
     async with client:
-        box.append(Connection(client, transport))
+        box.append(Connection(client, transport, most_listed_bytes))
         yield box[0]
 
 

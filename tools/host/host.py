@@ -55,6 +55,7 @@ class Host:
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         for server in self.servers:
+            server.prepare()
             tasks.start_soon(server.run)
         self._tasks = tasks
         return self

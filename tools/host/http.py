@@ -37,7 +37,7 @@ class HttpTransport:
         self.ended = anyio.Event()
         self.ending = "the server closed the connection"
         self._target = target
-        self._wire = Wire(target.headers, read_timeout_s)
+        self._wire = Wire(target, read_timeout_s)
 
     @property
     def refused(self) -> bool:
@@ -100,7 +100,7 @@ class SseTransport:
         self.ended = anyio.Event()
         self.ending = "the server closed its stream of events"
         self._target = target
-        self._wire = Wire(target.headers, read_timeout_s)
+        self._wire = Wire(target, read_timeout_s)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Streams, None]:

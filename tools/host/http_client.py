@@ -4,7 +4,6 @@ Without this, one refused TCP connection would end the SDK's whole client and ta
 """
 
 import json
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -12,11 +11,15 @@ import httpx2
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError
 
 from tenuto.tools.host.event_stream import is_event_stream, with_readable_events
+from tenuto.tools.host.pinned import PinnedTransport
 from tenuto.tools.host.reading import readable, unreadable
 from tenuto.tools.host.state import Failure
 from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
+from tenuto.tools.mcp_config import HttpTarget
 
 _CONNECT_TIMEOUT_S = 30.0
+_MOST_REDIRECTS = 5
+"""One after the other. Those that lead to another server are not followed at all: the SDK sees to that."""
 _SESSION_HEADER = "mcp-session-id"
 
 _NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -32,9 +35,13 @@ class Wire(httpx2.AsyncClient):
     ear for a handshake here, as one has none that speaks another transport.
     """
 
-    def __init__(self, headers: Mapping[str, str], read_timeout_s: float) -> None:
-        timeout = httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s)
-        super().__init__(headers={"Accept-Encoding": "identity", **headers}, timeout=timeout)
+    def __init__(self, target: HttpTarget, read_timeout_s: float) -> None:
+        super().__init__(
+            headers={"Accept-Encoding": "identity", **target.headers},
+            timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s),
+            transport=None if target.egress is None else PinnedTransport(target.egress),
+            max_redirects=_MOST_REDIRECTS,
+        )
         self.refused = False
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
@@ -50,6 +57,8 @@ class Wire(httpx2.AsyncClient):
             return _answer(request, None if number is None else unsent(number, reason, Failure.UNREACHABLE))
         except httpx2.TransportError as exc:
             return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
+        if response.is_redirect:  # the SDK follows it, or says why not
+            return response
         if number is not None:
             response = await self._looked_at(request, response, method, number)
         if _is_json(response) and not response.is_stream_consumed:

@@ -46,6 +46,8 @@ def _values(target: StdioTarget | HttpTarget) -> Iterator[str]:
         return
     yield from target.headers.values()
     yield from _of_url(target.url)
+    if target.egress is not None:  # what a request brings is not the operator's, and some are secret by their path
+        yield urlsplit(target.url).path
 
 
 def _arguments(target: StdioTarget) -> Iterator[str]:

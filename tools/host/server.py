@@ -126,6 +126,12 @@ class McpServer:
             message = f"{self.name} did not answer {name} within {limit:g} s; the call may have had an effect"
             raise ToolFailed(message, may_have_run=True) from exc
 
+    def prepare(self) -> None:
+        """It is about to be run, for the first time or again: calls wait for it from now on."""
+        if not self.config.disabled:
+            self._delay_s = self._try_at = 0.0
+            self._move(replace(self._state, status=Status.STARTING, reason=""))
+
     async def run(self) -> None:
         """Keep a connection until cancelled, starting again after each end. Never raises for what a server does."""
         if self.config.disabled:
@@ -152,7 +158,8 @@ class McpServer:
         try:
             # One scope around all: scopes nest, so the deadline is lifted instead of the scope left.
             with anyio.CancelScope(deadline=deadline) as scope:
-                async with connect(self.name, transport, self._mode, self._callbacks, self._calls) as connection:
+                most = self.config.most_listed_bytes
+                async with connect(self.name, transport, self._mode, self._callbacks, self._calls, most) as connection:
                     tools = await connection.list_tools()
                     scope.deadline = float("inf")
                     await self._serve(connection, tools, transport)

@@ -22,9 +22,12 @@ from tenuto.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     LegNotFound,
+    McpServerFailed,
     MethodNotAllowed,
     MissingToolResults,
     ModelLoadFailed,
+    ModelNotLoaded,
+    NoRoomForModel,
     NotFound,
     Overloaded,
     RunUnreadable,
@@ -96,7 +99,10 @@ ANTHROPIC: ErrorTable = {
     StoreUnavailable: _BUSY,
     ServerUnreachable: _FAILED,
     ToolFailed: _FAILED,
+    McpServerFailed: _INVALID,
     ModelLoadFailed: _FAILED,
+    ModelNotLoaded: _BUSY,
+    NoRoomForModel: _BUSY,
     ConfigurationError: _FAILED,
 }
 

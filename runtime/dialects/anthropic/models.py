@@ -14,7 +14,8 @@ from tenuto.runtime.dialects.anthropic.errors import REQUEST_ID_HEADER, new_requ
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.query import number
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.models import Model, Models
+from tenuto.runtime.loop.models import Models
+from tenuto.runtime.loop.shelf import Standing
 
 MOST_ON_A_PAGE = 1000
 
@@ -27,8 +28,10 @@ class AnthropicModel(Shape):
     display_name: str
     created_at: str = Field(description="When it was loaded, as RFC 3339 has it.")
     lifecycle: Literal["active"]
-    max_input_tokens: int = Field(description="Most tokens a conversation can have.")
-    max_tokens: int = Field(description="The same: an answer is a part of it.")
+    max_input_tokens: int | None = Field(
+        default=None, description="Most tokens a conversation can have; left out of a model that is not loaded."
+    )
+    max_tokens: int | None = Field(default=None, description="The same: an answer is a part of it.")
 
 
 class AnthropicModels(Shape):
@@ -48,7 +51,7 @@ class ModelsApi:
 
     async def index(self, request: Request) -> Response:
         """List models, the default first."""
-        models = self.models.list()
+        models = [standing for standing in self.models.standings() if standing.kind == "text"]
         limit = number(request, "limit", 20, least=1, most=MOST_ON_A_PAGE)
         start, end = _place(request, "after_id", models), _place(request, "before_id", models)
         if end is not None:
@@ -66,11 +69,11 @@ class ModelsApi:
 
     async def show(self, request: Request) -> Response:
         """One model."""
-        model = self.models.find(request.path_params["id"])
-        return answered(_model(model), headers={REQUEST_ID_HEADER: new_request_id()})
+        known = self.models.meant(request.path_params["id"])
+        return answered(_model(self.models.shelf.standing(known.id)), headers={REQUEST_ID_HEADER: new_request_id()})
 
 
-def _place(request: Request, name: str, models: Sequence[Model]) -> int | None:
+def _place(request: Request, name: str, models: Sequence[Standing]) -> int | None:
     id = request.query_params.get(name)
     if not id:
         return None
@@ -80,13 +83,15 @@ def _place(request: Request, name: str, models: Sequence[Model]) -> int | None:
     return place
 
 
-def _model(model: Model) -> AnthropicModel:
+def _model(standing: Standing) -> AnthropicModel:
+    model = standing.model
+    created = 0.0 if model is None else model.created
+    context = {} if model is None else {"max_input_tokens": model.context, "max_tokens": model.context}
     return AnthropicModel(
         type="model",
-        id=model.id,
-        display_name=model.id,
-        created_at=datetime.fromtimestamp(int(model.created), UTC).isoformat().replace("+00:00", "Z"),
+        id=standing.id,
+        display_name=standing.id,
+        created_at=datetime.fromtimestamp(int(created), UTC).isoformat().replace("+00:00", "Z"),
         lifecycle="active",
-        max_input_tokens=model.context,
-        max_tokens=model.context,
+        **context,
     )

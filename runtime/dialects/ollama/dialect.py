@@ -6,6 +6,7 @@ from tenuto.runtime.dialects.ollama.embed import Embed
 from tenuto.runtime.dialects.ollama.endpoint import Answers
 from tenuto.runtime.dialects.ollama.errors import ERRORS
 from tenuto.runtime.dialects.ollama.models import ModelsApi
+from tenuto.runtime.dialects.ollama.stored import StoredApi
 from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.routes import DocumentedRoute
 
@@ -15,6 +16,7 @@ def ollama(services: DialectServices) -> Dialect:
     answers = Answers(services.runner, services.keep_alive_s)
     embed = Embed(services.runner)
     models = ModelsApi(services.runner.models)
+    stored = StoredApi(services.runner.models, services.pulls, services.keep_alive_s)
     return Dialect(
         "ollama",
         ERRORS,
@@ -24,7 +26,8 @@ def ollama(services: DialectServices) -> Dialect:
             DocumentedRoute("/api/tags", models.tags, operations.TAGS),
             DocumentedRoute("/api/ps", models.loaded, operations.LOADED),
             DocumentedRoute("/api/show", models.show, operations.SHOW, methods=["POST"]),
-            DocumentedRoute("/api/pull", models.pull, operations.PULL, methods=["POST"]),
+            DocumentedRoute("/api/pull", stored.pull, operations.PULL, methods=["POST"]),
+            DocumentedRoute("/api/delete", stored.delete, operations.DELETE, methods=["DELETE"]),
             DocumentedRoute("/api/chat", answers.chat, operations.CHAT, methods=["POST"]),
             DocumentedRoute("/api/generate", answers.generate, operations.GENERATE, methods=["POST"]),
             DocumentedRoute("/api/embed", embed.create, operations.EMBED, methods=["POST"]),

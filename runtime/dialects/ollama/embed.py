@@ -12,9 +12,9 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.runtime.dialects.ollama.shapes import EmbedAnswer, EmbedFields
 from tenuto.runtime.dialects.ollama.wire import EmbedBody
-from tenuto.runtime.dialects.vectors import embedded, shortened, written
+from tenuto.runtime.dialects.vectors import embedded, shortened, with_model, written
 from tenuto.runtime.http.answers import answered
-from tenuto.runtime.http.body import read_wire, received
+from tenuto.runtime.http.body import read_wire
 from tenuto.runtime.loop.models import EmbeddingModel, Models
 from tenuto.runtime.loop.port import LoopPort
 
@@ -46,7 +46,7 @@ class Embed:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         began = time.monotonic()
-        asked = await received(request, partial(read_embed, models=self.runner.models))
+        asked = await with_model(request, self.runner, partial(read_embed, models=self.runner.models))
         if not asked.inputs:  # Ollama would load the model now
             return answered(EmbedAnswer(model=asked.model.id, embeddings=[], **dict(_figures(began, 0))))
         vectors, tokens = await embedded(request, self.runner, asked.model, asked.encode, "input")

@@ -11,8 +11,10 @@ from starlette.responses import Response
 
 from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.headers import run_headers
+from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.dialects.ollama import raw
 from tenuto.runtime.dialects.ollama.errors import ERRORS
+from tenuto.runtime.dialects.ollama.keep_alive import keep
 from tenuto.runtime.dialects.ollama.lines import CHAT, GENERATE, Form, Lines
 from tenuto.runtime.dialects.ollama.request import Asked, read_chat, read_generate
 from tenuto.runtime.http.answers import answered
@@ -20,13 +22,16 @@ from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.errors import INTERNAL
-from tenuto.runtime.http.ndjson import LineStream
+from tenuto.runtime.http.ndjson import MEDIA_TYPE, LineStream
+from tenuto.runtime.http.starting import StartingStream
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
 from tenuto.sessions.records import RunStatus
 
 logger = logging.getLogger(__name__)
+
+_NAMES = {"response_format": "format"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +50,41 @@ class Answers:
         return await self._answer(request, GENERATE, await _read(request, read_generate))
 
     async def _answer(self, request: Request, form: Form, asked: Asked) -> Response:
+        keep(self.runner.models, asked.model, asked.keep_alive, principal_of(request))
         if asked.turn is not None:
             return await self._run(request, form, asked, asked.turn)
         if asked.raw is not None:
             return await raw.answer(request, self.runner, asked, asked.raw, self.keep_alive_s)
-        model = self.runner.models.find(asked.model)  # Ollama would load it now
-        return answered(Lines(form, model.id, time.time()).end("", {"done": True, "done_reason": "load"}))
+        async with self.runner.models.using(asked.model, principal_of(request).id) as model:
+            return answered(Lines(form, model.id, time.time()).end("", {"done": True, "done_reason": "load"}))
 
     async def _run(self, request: Request, form: Form, asked: Asked, turn: Turn) -> Response:
         began = time.monotonic()
-        run = await self.runner.start(turn)
+        if asked.stream and not self.runner.models.is_loaded(turn.model):
+            return self._late(form, asked, turn, began)
+        run = await self._begin(turn)
+        if asked.stream:
+            return self._stream(form, asked, run, began)
         lines = Lines(form, run.model, run.created_at, shows_thinking=asked.shows_thinking)
-        if not asked.stream:
-            return await _unstreamed(request, run, lines, began)
+        return await _unstreamed(request, run, lines, began)
+
+    async def _begin(self, turn: Turn) -> Follower:
+        with naming(_NAMES):
+            return await self.runner.start(turn)
+
+    def _late(self, form: Form, asked: Asked, turn: Turn, began: float) -> Response:
+        """The stream of an answer whose model has to be loaded first. What keeps it alive is a line without text."""
+
+        async def start() -> LineStream:
+            return self._stream(form, asked, await self._begin(turn), began)
+
+        lines = Lines(form, self.runner.models.meant(turn.model).id, time.time())
+        return StartingStream(
+            start, ERRORS, alive=partial(lines.text, ""), failure=lines.failure, media_type=MEDIA_TYPE
+        )
+
+    def _stream(self, form: Form, asked: Asked, run: Follower, began: float) -> LineStream:
+        lines = Lines(form, run.model, run.created_at, shows_thinking=asked.shows_thinking)
         return LineStream(
             _frames(run, lines, began),
             run,

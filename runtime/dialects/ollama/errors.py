@@ -15,9 +15,12 @@ from tenuto.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     LegNotFound,
+    McpServerFailed,
     MethodNotAllowed,
     MissingToolResults,
     ModelLoadFailed,
+    ModelNotLoaded,
+    NoRoomForModel,
     NotFound,
     Overloaded,
     RunUnreadable,
@@ -93,7 +96,10 @@ OLLAMA: ErrorTable = {
     StoreUnavailable: _UNAVAILABLE,
     ServerUnreachable: _status(502),
     ToolFailed: _status(502),
+    McpServerFailed: _INVALID,
     ModelLoadFailed: _FAILED,
+    ModelNotLoaded: _UNAVAILABLE,
+    NoRoomForModel: _UNAVAILABLE,
     ConfigurationError: _FAILED,
 }
 

@@ -14,9 +14,11 @@ _BOTH = {
     "stream": "true if absent: a line of JSON for each piece; `false`: one JSON object",
     "format": "`json` or a JSON schema; enforced by a grammar while the model writes",
     "options": "see below",
-    "think": "false: the answer does not show the model's reasoning; levels are the same as true",
+    "think": "false: the model does not reason, where its chat template has a switch for it, and none of it is shown;"
+    " a level is true, and for templates that look at it",
     "logprobs": "from the model's own distribution, before penalties and temperature",
     "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}, with `logprobs`",
+    "keep_alive": "how long the model stays loaded without use; of an admin, and not for models loaded at the start",
 }
 
 CHAT_SERVED: dict[str, str] = {
@@ -27,6 +29,7 @@ CHAT_SERVED: dict[str, str] = {
 GENERATE_SERVED: dict[str, str] = {
     **_BOTH,
     "prompt": "what the user says; if empty, the answer says that the model is loaded",
+    "suffix": "what follows the answer, which then fills the gap; for models whose vocabulary has tokens for that",
     "system": "instructions before it",
     "images": "in base64, as in messages",
     "raw": "true: the model goes on from the prompt itself, without its template and without a session",
@@ -40,12 +43,11 @@ EMBED_SERVED: dict[str, str] = {
 }
 
 _EVERYWHERE = {
-    "keep_alive": "the models stay loaded as long as the server runs",
     "truncate": "a prompt that is too long is an error with both sizes",
     "shift": "an answer ends where the context does",
 }
 EMBED_IGNORED: dict[str, str] = {
-    "keep_alive": _EVERYWHERE["keep_alive"],
+    "keep_alive": "that of chats and prompts counts",
     "options": "the model is loaded already, and nothing is chosen",
 }
 CHAT_IGNORED: dict[str, str] = {**_EVERYWHERE}
@@ -105,5 +107,4 @@ GENERATE_REFUSED: dict[str, Refusal] = {
         _given, "answers bring none; send the conversation to /api/chat, or name a session in the header"
     ),
     "template": Refusal(_given, "the model's own template is used; with `raw` there is none"),
-    "suffix": Refusal(_given, "filling in the middle is not implemented"),
 }

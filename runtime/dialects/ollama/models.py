@@ -1,6 +1,7 @@
-"""GET /api/version, /api/tags and /api/ps, POST /api/show and /api/pull: what is served, as Ollama tells it."""
+"""GET /api/version, /api/tags and /api/ps, and POST /api/show: what is served, as Ollama tells it."""
 
 import hashlib
+import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,23 +9,23 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from tenuto import __version__
-from tenuto.errors import InvalidRequest
+from tenuto.pipelines.sampling_defaults import SamplingDefaults
 from tenuto.runtime.dialects.ollama.answer import timestamp
 from tenuto.runtime.dialects.ollama.shapes import (
     DetailsAnswer,
     LoadedAnswer,
     LoadedModelsAnswer,
-    PullAnswer,
     ShowAnswer,
     TagAnswer,
     TagsAnswer,
     VersionAnswer,
 )
-from tenuto.runtime.dialects.ollama.wire import ModelBody, PullBody
+from tenuto.runtime.dialects.ollama.wire import ModelBody, name_of
 from tenuto.runtime.http.answers import answered
+from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_wire, received
-from tenuto.runtime.http.ndjson import MEDIA_TYPE
 from tenuto.runtime.loop.models import AnyModel, EmbeddingModel, Model, Models
+from tenuto.runtime.loop.shelf import Standing
 
 VERSION = "0.13.5"
 """Of Ollama, whose API this is; clients refuse versions that are older than what they ask for."""
@@ -50,34 +51,41 @@ class ModelsApi:
     async def tags(self, request: Request) -> Response:
         """List models, the default first."""
         del request
-        return answered(TagsAnswer(models=[_tag(model) for model in self.models.served()]))
+        return answered(TagsAnswer(models=[_tag(standing) for standing in self.models.standings()]))
 
     async def loaded(self, request: Request) -> Response:
-        """The same, as they are in memory."""
+        """Those that are in memory."""
         del request
-        return answered(LoadedModelsAnswer(models=[_loaded(model) for model in self.models.served()]))
+        return answered(
+            LoadedModelsAnswer(
+                models=[
+                    _loaded(standing, standing.model)
+                    for standing in self.models.standings()
+                    if standing.model is not None
+                ]
+            )
+        )
 
     async def show(self, request: Request) -> Response:
         """One model."""
         wire = await received(request, partial(read_wire, ModelBody))
-        return answered(_shown(self.models.any(_name(wire))))
+        shown = partial(self._shown, name_of(wire))
+        return answered(await self.models.with_loaded(shown, principal_of(request).id))
 
-    async def pull(self, request: Request) -> Response:
-        """Say that a model is there; one that is not is not fetched."""
-        wire = await received(request, partial(read_wire, PullBody))
-        self.models.any(_name(wire))
-        done = PullAnswer(status="success")
-        return answered(done) if wire.stream is False else Response(done.encode() + b"\n", media_type=MEDIA_TYPE)
+    async def _shown(self, name: str) -> ShowAnswer:
+        return _shown(self.models.any(name))
 
 
-def _name(wire: ModelBody) -> str:
-    name = wire.model or wire.name
-    if not name:
-        raise InvalidRequest("model: field required", "model")
-    return name
-
-
-def _tag(model: AnyModel) -> TagAnswer:
+def _tag(standing: Standing) -> TagAnswer:
+    model = standing.model
+    if model is None:  # what its file holds is known when it is loaded
+        nothing = DetailsAnswer(
+            parent_model="", format="", family="", families=[], parameter_size="", quantization_level=""
+        )
+        digest = hashlib.sha256(standing.id.encode()).hexdigest()
+        return TagAnswer(
+            name=standing.id, model=standing.id, modified_at=timestamp(0), size=0, digest=digest, details=nothing
+        )
     return TagAnswer(
         name=model.id,
         model=model.id,
@@ -88,8 +96,10 @@ def _tag(model: AnyModel) -> TagAnswer:
     )
 
 
-def _loaded(model: AnyModel) -> LoadedAnswer:
+def _loaded(standing: Standing, model: AnyModel) -> LoadedAnswer:
     backend = model.backend
+    leaves_s = _STAYS_S if standing.keep_s is None else standing.keep_s - (standing.idle_s or 0.0)
+    leaves = model.created + _STAYS_S if standing.keep_s is None else time.time() + min(max(0.0, leaves_s), _STAYS_S)
     size = backend.weights.nbytes + backend.slots * backend.cells * backend.bytes_per_token
     return LoadedAnswer(
         name=model.id,
@@ -97,7 +107,7 @@ def _loaded(model: AnyModel) -> LoadedAnswer:
         size=size,
         digest=_digest(model),
         details=_details(model),
-        expires_at=timestamp(model.created + _STAYS_S),
+        expires_at=timestamp(leaves),
         size_vram=size if backend.weights.are_on_device else 0,
         context_length=model.context,
     )
@@ -114,7 +124,7 @@ def _shown(model: AnyModel) -> ShowAnswer:
     }
     parameters, template = "", ""
     if isinstance(model, Model):
-        parameters, template = f"{'temperature':30} {model.temperature:g}", model.codec.info.template
+        parameters, template = _parameters(model.defaults), model.codec.info.template
     return ShowAnswer(
         modelfile=f"FROM {model.id}\n",
         parameters=parameters,
@@ -124,6 +134,18 @@ def _shown(model: AnyModel) -> ShowAnswer:
         capabilities=_capabilities(model),
         modified_at=timestamp(model.created),
     )
+
+
+def _parameters(defaults: SamplingDefaults) -> str:
+    """Those of a model file that are not as they mostly are; the temperature in any case."""
+    named = {
+        "temperature": (defaults.temperature, None),
+        "top_k": (defaults.top_k, 0),
+        "top_p": (defaults.top_p, 1.0),
+        "min_p": (defaults.min_p, 0.0),
+        "repeat_penalty": (defaults.repetition_penalty, 1.0),
+    }
+    return "\n".join(f"{name:30} {value:g}" for name, (value, usual) in named.items() if value != usual)
 
 
 def _width(model: AnyModel) -> int:
@@ -138,6 +160,7 @@ def _capabilities(model: AnyModel) -> list[str]:
         "tools": "tools" in model.capabilities,
         "vision": "image" in model.capabilities,
         "thinking": model.codec.info.reasons,
+        "insert": model.codec.info.infill is not None,
     }
     return [name for name, there in has.items() if there]
 

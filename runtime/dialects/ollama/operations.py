@@ -3,9 +3,11 @@
 from tenuto.errors import (
     Conflict,
     ContextTooLong,
+    Forbidden,
     GenerationFailed,
     IdempotencyMismatch,
     MissingToolResults,
+    ModelLoadFailed,
     NotFound,
     Overloaded,
     SessionBusy,
@@ -73,11 +75,21 @@ PULL = Doc(
     _TAG,
     "Make sure that a model is there",
     PullAnswer,
-    "Models are chosen when the server starts: none is fetched.",
+    "A model that is not there is fetched where `--egress` allows it and an admin asks. Several who ask for one follow"
+    " the same pull; it ends when all have left.",
     body=PullBody,
-    errors=(NotFound,),
-    events=Stream("The one line that it is there; whole with `stream: false`.", (PullAnswer,), media_type=MEDIA_TYPE),
+    errors=(NotFound, Forbidden, Overloaded, ModelLoadFailed),
+    events=Stream("How far it is, line by line; whole with `stream: false`.", (PullAnswer,), media_type=MEDIA_TYPE),
     example={"model": "default", "stream": False},
+)
+DELETE = Doc(
+    _TAG,
+    "Remove a stored model",
+    None,
+    "With all of its versions. For admins; a model that is loaded is not removed.",
+    body=ModelBody,
+    errors=(NotFound, Forbidden, Conflict),
+    example={"model": "nobody"},
 )
 CHAT = Doc(
     _TAG,

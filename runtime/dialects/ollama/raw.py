@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
+from tenuto.pipelines.infill import Gap
 from tenuto.runtime.dialects.ollama.answer import figures, logprobs
 from tenuto.runtime.dialects.ollama.lines import GENERATE, Lines
 from tenuto.runtime.dialects.ollama.request import Asked, RawPrompt
 from tenuto.runtime.dialects.ollama.shapes import DoneReason
 from tenuto.runtime.dialects.ollama.wire import MOST_NUMBER
-from tenuto.runtime.dialects.prompts import prompt_tokens
+from tenuto.runtime.dialects.prompts import infill_tokens, prompt_tokens
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.disconnect import while_connected
@@ -41,22 +42,26 @@ async def answer(request: Request, runner: LoopPort, asked: Asked, prompt: RawPr
         TenutoError: the prompt is wrong or too long, or the text failed before anything was sent.
     """
     began = time.monotonic()
-    model = runner.models.find(asked.model)
-    raw = await anyio.to_thread.run_sync(_request, model, prompt, principal_of(request))
-    text = _Text(runner.complete(raw), Lines(GENERATE, model.id, time.time()), began)
+    principal = principal_of(request)
+    async with runner.models.using(asked.model, principal.id) as model:
+        raw = await anyio.to_thread.run_sync(_request, model, prompt, principal)
+        text = _Text(runner.complete(raw), Lines(GENERATE, model.id, time.time()), began)
     if not asked.stream:
         return answered(await while_connected(request.receive, text, text.whole))
     return LineStream(text.frames(), text, keep_alive=partial(text.lines.text, ""), keep_alive_s=keep_alive_s)
 
 
 def _request(model: Model, prompt: RawPrompt, principal: Principal) -> RawRequest:
-    check_length(model.codec, [prompt.text], model.context)
-    temperature = model.temperature if prompt.temperature is None else prompt.temperature
+    if prompt.suffix:
+        tokens = infill_tokens(model, Gap(prompt.text, prompt.suffix), prompt.max_tokens, "suffix")
+    else:
+        check_length(model.codec, [prompt.text], model.context)
+        tokens = prompt_tokens(model.codec, prompt.text)
     return RawRequest(
         principal,
         model.id,
-        prompt_tokens(model.codec, prompt.text),
-        replace(prompt.sampling, temperature=temperature),
+        tokens,
+        prompt.sampling.over(model.defaults),
         prompt.max_tokens or MOST_NUMBER,
         prompt.stop,
     )

@@ -1,21 +1,23 @@
 """Requests for answers to turns: what their fields mean, and which of them are refused."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.ollama.fields import CHAT_REFUSED, GENERATE_REFUSED
+from tenuto.runtime.dialects.ollama.keep_alive import KeepAlive
 from tenuto.runtime.dialects.ollama.messages import read_images, read_messages
 from tenuto.runtime.dialects.ollama.sampling import left_out, max_tokens, options_of, read_sampling
 from tenuto.runtime.dialects.ollama.tools import read_format, read_tools
 from tenuto.runtime.dialects.ollama.wire import AskBody, GenerateBody, OllamaChatBody
 from tenuto.runtime.dialects.refusals import Refusal, refuse
 from tenuto.runtime.http.body import parse_object, validate
-from tenuto.runtime.loop.requests import LeftOut, Limits, ToolSelection, Turn
+from tenuto.runtime.loop.prefill import split
+from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, ToolSelection, Turn
 from tenuto.sessions.items import Item, SystemItem, UserItem
 from tenuto.sessions.principal import Principal
 
@@ -24,13 +26,14 @@ BodyT = TypeVar("BodyT", bound=AskBody)
 
 @dataclass(frozen=True, slots=True)
 class RawPrompt:
-    """A text to go on from. `temperature` None is the model's own, `max_tokens` None whatever fits."""
+    """A text to go on from. `max_tokens` None is whatever fits."""
 
     text: str
-    sampling: Sampling
-    temperature: float | None
+    sampling: AskedSampling
     stop: tuple[str, ...]
     max_tokens: int | None
+    suffix: str = ""
+    """What follows the text that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Asked:
     stream: bool = True
     shows_thinking: bool = True
     logprobs: bool = False
+    keep_alive: KeepAlive = None
 
 
 def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> Asked:
@@ -55,7 +59,9 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     if not wire.messages:
         return _asked(wire)
     tools, unknown = read_tools(wire.tools)
-    return _asked(wire, _turn(wire, read_messages(wire.messages), tools, unknown, body, headers, principal))
+    items, prefill = split(read_messages(wire.messages))
+    turn = _turn(wire, items, tools, unknown, body, headers, principal)
+    return _asked(wire, replace(turn, prefill=prefill))
 
 
 def read_generate(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> Asked:
@@ -63,7 +69,7 @@ def read_generate(body: bytes, headers: Mapping[str, str], *, principal: Princip
     wire = _wire(GenerateBody, body, GENERATE_REFUSED)
     if not wire.prompt and not wire.images:
         return _asked(wire)
-    if wire.raw:
+    if wire.raw or wire.suffix:
         return _asked(wire, raw=_raw(wire))
     system = [SystemItem(wire.system)] if wire.system else []
     items: list[Item] = [*system, UserItem(wire.prompt or "", read_images(wire.images, "images"))]
@@ -78,13 +84,19 @@ def _wire(kind: type[BodyT], body: bytes, refused: Mapping[str, Refusal]) -> Bod
 
 def _asked(wire: AskBody, turn: Turn | None = None, raw: RawPrompt | None = None) -> Asked:
     return Asked(
-        wire.model or None, turn, raw, wire.stream is not False, wire.think is not False, wire.logprobs is True
+        wire.model or None,
+        turn,
+        raw,
+        wire.stream is not False,
+        wire.think is not False,
+        wire.logprobs is True,
+        wire.keep_alive,
     )
 
 
 def _turn(
     wire: AskBody,
-    items: list[Item],
+    items: Sequence[Item],
     tools: ToolSelection,
     unknown_tools: list[LeftOut],
     body: bytes,
@@ -99,7 +111,7 @@ def _turn(
         session_id=session_id,
         tools=tools,
         sampling=read_sampling(wire),
-        temperature=options.temperature,
+        reasoning=_reasoning(wire),
         stop=tuple(options.stop or ()),
         response=read_format(wire),
         limits=Limits(max_tokens=max_tokens(options)),
@@ -111,6 +123,13 @@ def _turn(
     )
 
 
+def _reasoning(wire: AskBody) -> Reasoning:
+    """`think` is a switch, or a word for how much."""
+    if isinstance(wire.think, str):
+        return Reasoning(is_on=True, effort=wire.think)
+    return Reasoning(is_on=wire.think)
+
+
 def _raw(wire: GenerateBody) -> RawPrompt:
     for name, why in (
         ("system", "without a template there is no place for it"),
@@ -118,12 +137,11 @@ def _raw(wire: GenerateBody) -> RawPrompt:
         ("format", "raw texts cannot be constrained"),
     ):
         if getattr(wire, name):
-            raise UnsupportedParameter(f"{name}: not with raw: {why}", name)
+            raise UnsupportedParameter(f"{name}: not with raw, nor with a suffix: {why}", name)
     if not wire.prompt:
         raise InvalidRequest("prompt: field required", "prompt")
     options = options_of(wire)
     for one in left_out(options):
         raise UnsupportedParameter(f"{one.what}: {one.reason}; leave it out", one.what)
-    return RawPrompt(
-        wire.prompt, read_sampling(wire), options.temperature, tuple(options.stop or ()), max_tokens(options)
-    )
+    stop = tuple(options.stop or ())
+    return RawPrompt(wire.prompt, read_sampling(wire), stop, max_tokens(options), wire.suffix or "")

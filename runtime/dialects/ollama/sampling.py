@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.ollama.fields import OPTIONS_LEFT_OUT
 from tenuto.runtime.dialects.ollama.wire import AskBody, OllamaOptions
 from tenuto.runtime.loop.requests import LeftOut
@@ -20,17 +20,18 @@ def options_of(wire: AskBody) -> OllamaOptions:
     return options
 
 
-def read_sampling(wire: AskBody) -> Sampling:
-    """What the fields mean; the temperature is left to who knows the model. Raises InvalidRequest."""
+def read_sampling(wire: AskBody) -> AskedSampling:
+    """What the fields mean; what they do not say is left to who knows the model. Raises InvalidRequest."""
     options = options_of(wire)
-    return Sampling(
-        top_k=max(0, options.top_k or 0),
-        top_p=1.0 if options.top_p is None else min(1.0, options.top_p),
-        min_p=options.min_p or 0.0,
+    return AskedSampling(
+        temperature=options.temperature,
+        top_k=None if options.top_k is None else max(0, options.top_k),
+        top_p=None if options.top_p is None else min(1.0, options.top_p),
+        min_p=options.min_p,
         seed=None if options.seed is None or options.seed < 0 else options.seed,
         presence_penalty=options.presence_penalty or 0.0,
         frequency_penalty=options.frequency_penalty or 0.0,
-        repetition_penalty=options.repeat_penalty or 1.0,
+        repetition_penalty=None if options.repeat_penalty is None else options.repeat_penalty or 1.0,
         logprobs=_logprobs(wire),
     )
 

@@ -170,9 +170,13 @@ class ShowAnswer(Shape):
 
 
 class PullAnswer(Shape):
-    """That a model is there."""
+    """That a model is there, or how far its pull is: of a file so many bytes of all, or what went wrong."""
 
-    status: Literal["success"]
+    status: str | None = None
+    digest: str | None = None
+    total: int | None = None
+    completed: int | None = None
+    error: str | None = None
 
 
 class EmbedFields(Shape):

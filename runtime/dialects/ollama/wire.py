@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tenuto.errors import InvalidRequest
 from tenuto.runtime.http.body import Wire
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 
@@ -133,6 +134,7 @@ class AskBody(Wire):
     think: Think | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[Whole, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
+    keep_alive: int | float | str | None = None
 
 
 class OllamaChatBody(AskBody):
@@ -146,6 +148,7 @@ class GenerateBody(AskBody):
     """A request for the answer to one prompt."""
 
     prompt: str | None = None
+    suffix: str | None = None
     system: str | None = None
     images: Images | None = None
     raw: bool | None = None
@@ -174,3 +177,11 @@ class PullBody(ModelBody):
     """A model that shall be there."""
 
     stream: bool | None = None
+
+
+def name_of(wire: ModelBody) -> str:
+    """The model that is meant. Raises InvalidRequest where none is named."""
+    name = wire.model or wire.name
+    if not name:
+        raise InvalidRequest("model: field required", "model")
+    return name

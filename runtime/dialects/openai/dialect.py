@@ -9,8 +9,10 @@ from tenuto.runtime.dialects.openai.completions.endpoint import Completions
 from tenuto.runtime.dialects.openai.conversations.endpoint import Conversations
 from tenuto.runtime.dialects.openai.embeddings.endpoint import Embeddings
 from tenuto.runtime.dialects.openai.errors import ERRORS
+from tenuto.runtime.dialects.openai.native_completions.endpoint import NativeCompletions
 from tenuto.runtime.dialects.openai.properties import PropertiesApi
 from tenuto.runtime.dialects.openai.rerank import Rerank
+from tenuto.runtime.dialects.openai.responses.compact import Compaction
 from tenuto.runtime.dialects.openai.responses.endpoint import Responses
 from tenuto.runtime.dialects.openai.responses.socket import ResponseSockets
 from tenuto.runtime.dialects.openai.responses.stored import StoredResponses
@@ -23,9 +25,10 @@ def openai(services: DialectServices) -> Dialect:
     """The dialect over a server's services."""
     chat = ChatCompletions(services.runner, services.keep_alive_s)
     completions = Completions(services.runner, services.keep_alive_s)
+    native = NativeCompletions(services.runner, services.keep_alive_s)
     embeddings, rerank = Embeddings(services.runner), Rerank(services.runner)
     responses = Responses(services.runner, services.keep_alive_s)
-    sockets = ResponseSockets(responses)
+    sockets, compaction = ResponseSockets(responses), Compaction(services.runner)
     stored = StoredResponses(services.runner, services.keep_alive_s)
     conversations = Conversations(services.runner)
     properties = PropertiesApi(services.runner.models)
@@ -40,18 +43,22 @@ def openai(services: DialectServices) -> Dialect:
             WebSocketRoute("/v1/responses", sockets.open),
             DocumentedRoute("/v1/responses", needs_upgrade, operations.RESPONSES_SOCKET),
             DocumentedRoute("/v1/responses/input_tokens", responses.count, operations.INPUT_TOKENS, methods=["POST"]),
+            DocumentedRoute("/v1/responses/compact", compaction.create, operations.COMPACT, methods=["POST"]),
             DocumentedRoute("/v1/responses/{id}", stored.retrieve, operations.RESPONSE),
             DocumentedRoute("/v1/responses/{id}", stored.delete, operations.DELETE_RESPONSE, methods=["DELETE"]),
             DocumentedRoute("/v1/responses/{id}/cancel", stored.cancel, operations.CANCEL_RESPONSE, methods=["POST"]),
             DocumentedRoute("/v1/responses/{id}/input_items", stored.input_items, operations.INPUT_ITEMS),
             *_conversation_routes(conversations),
             DocumentedRoute("/v1/completions", completions.create, operations.COMPLETIONS, methods=["POST"]),
+            DocumentedRoute("/completion", native.create, operations.NATIVE_COMPLETIONS, methods=["POST"]),
+            DocumentedRoute("/infill", native.infill, operations.INFILL, methods=["POST"]),
             DocumentedRoute("/v1/embeddings", embeddings.create, operations.EMBEDDINGS, methods=["POST"]),
             DocumentedRoute("/v1/rerank", rerank.create, operations.RERANK, methods=["POST"]),
             DocumentedRoute("/props", properties.props, operations.PROPS),
             DocumentedRoute("/slots", properties.slots, operations.SLOTS),
             DocumentedRoute("/tokenize", tokens.tokenize, operations.TOKENIZE, methods=["POST"]),
             DocumentedRoute("/detokenize", tokens.detokenize, operations.DETOKENIZE, methods=["POST"]),
+            DocumentedRoute("/apply-template", tokens.apply_template, operations.APPLY_TEMPLATE, methods=["POST"]),
         ),
     )
 

@@ -18,9 +18,12 @@ from tenuto.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     LegNotFound,
+    McpServerFailed,
     MethodNotAllowed,
     MissingToolResults,
     ModelLoadFailed,
+    ModelNotLoaded,
+    NoRoomForModel,
     NotFound,
     Overloaded,
     RunUnreadable,
@@ -88,7 +91,11 @@ OPENAI: ErrorTable = {
     StoreUnavailable: WireError(503, "server_error"),
     ServerUnreachable: WireError(502, "server_error"),
     ToolFailed: WireError(502, "server_error"),
+    # It is not to be tried again by itself, and clients know it so.
+    McpServerFailed: WireError(424, "external_connector_error", "http_error"),
     ModelLoadFailed: WireError(500, "server_error"),
+    ModelNotLoaded: WireError(503, "server_error"),
+    NoRoomForModel: WireError(503, "server_error"),
     ConfigurationError: WireError(500, "server_error"),
 }
 

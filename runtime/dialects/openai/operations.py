@@ -30,13 +30,16 @@ from tenuto.runtime.dialects.openai.conversations.shapes import ConversationAnsw
 from tenuto.runtime.dialects.openai.conversations.wire import CreateBody, ItemsBody, UpdateBody
 from tenuto.runtime.dialects.openai.embeddings.shapes import EmbeddingsAnswer
 from tenuto.runtime.dialects.openai.embeddings.wire import EmbeddingsBody
+from tenuto.runtime.dialects.openai.native_completions.answer import NativeAnswer, NativePiece, NativeText
+from tenuto.runtime.dialects.openai.native_completions.infill import InfillBody
+from tenuto.runtime.dialects.openai.native_completions.wire import NativeCompletionBody
 from tenuto.runtime.dialects.openai.properties import PropsAnswer, SlotsAnswer
-from tenuto.runtime.dialects.openai.rerank import RerankAnswer, RerankBody
+from tenuto.runtime.dialects.openai.rerank import RanksAnswer, RerankBody
 from tenuto.runtime.dialects.openai.responses.events import STREAMED as RESPONSE_EVENTS
-from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse, ItemList
+from tenuto.runtime.dialects.openai.responses.list_shapes import CompactedAnswer, DeletedResponse, ItemList
 from tenuto.runtime.dialects.openai.responses.shapes import ResponseAnswer
-from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
-from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, TextAnswer, TokenizeBody, TokensAnswer
+from tenuto.runtime.dialects.openai.responses.wire import CompactBody, InputBody, ResponsesBody
+from tenuto.runtime.dialects.openai.tokens import DetokenizeBody, PromptAnswer, TextAnswer, TokenizeBody, TokensAnswer
 from tenuto.runtime.dialects.openai.usage import TokenCount
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.sessions import ids
@@ -119,6 +122,15 @@ RESPONSES_SOCKET = Doc(
     "A WebSocket opens here. Its client sends `response.create` with the fields of a POST, and gets the events of that"
     " response as messages; then it may send the next one. A request that does not ask for a WebSocket is told so.",
     errors=(UpgradeRequired, Overloaded),
+)
+COMPACT = Doc(
+    "Chat",
+    "Compact a conversation",
+    CompactedAnswer,
+    "The user's messages and a summary by the model, which can be sent as the input of what comes next.",
+    body=CompactBody,
+    errors=(*GENERATING, UnknownPrevious),
+    example={"input": [{"role": "user", "content": "What is 12 * 7?"}]},
 )
 INPUT_TOKENS = Doc(
     "Chat",
@@ -231,6 +243,26 @@ COMPLETIONS = Doc(
     ),
     example={"prompt": "Once upon a time", "max_tokens": 16},
 )
+NATIVE_COMPLETIONS = Doc(
+    "Chat",
+    "Complete texts as llama-server does",
+    NativeAnswer,
+    "Texts that go on from prompts, without a session, template or tools; an answer for each prompt.",
+    body=NativeCompletionBody,
+    errors=GENERATING,
+    events=Stream("With `stream`: pieces of the texts, and what each text's end brings.", (NativePiece, NativeText)),
+    example={"prompt": "Once upon a time", "n_predict": 16},
+)
+INFILL = Doc(
+    "Chat",
+    "Fill a gap as llama-server does",
+    NativeAnswer,
+    "A text that stands between two others, for models whose vocabulary has tokens for that.",
+    body=InfillBody,
+    errors=GENERATING,
+    events=Stream("With `stream`: pieces of the text, and what its end brings.", (NativePiece, NativeText)),
+    example={"input_prefix": "def one():\n    return ", "input_suffix": "\n", "n_predict": 16},
+)
 _READING: tuple[type[TenutoError], ...] = (ContextTooLong, NotFound, Overloaded, ShuttingDown, GenerationFailed)
 EMBEDDINGS = Doc(
     "Texts",
@@ -244,7 +276,7 @@ EMBEDDINGS = Doc(
 RERANK = Doc(
     "Texts",
     "Rank documents by how well they answer a question",
-    RerankAnswer,
+    RanksAnswer,
     "As llama-server has it, for models that rank.",
     body=RerankBody,
     errors=_READING,
@@ -266,6 +298,16 @@ DETOKENIZE = Doc(
     body=DetokenizeBody,
     errors=(NotFound,),
     example={"tokens": [72, 105]},
+)
+APPLY_TEMPLATE = Doc(
+    "Chat",
+    "Show a chat as the model would read it",
+    PromptAnswer,
+    "As llama-server has it, for any chat request. Nothing is generated, and nothing is kept.",
+    body=ChatBody,
+    parameters=(_HEADER_SESSION,),
+    errors=GENERATING,
+    example={"messages": [{"role": "user", "content": "What is 12 * 7?"}]},
 )
 _OF_MODEL = Parameter("model", {"type": "string"}, "The model; the first, if absent.")
 PROPS = Doc(

@@ -1,5 +1,6 @@
 """GET /props and /slots, as llama-server has them: what a model is, what it has room for, and which slots work."""
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from pydantic import Field, RootModel
@@ -7,7 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto import __version__
+from tenuto.pipelines.sampling_defaults import SamplingDefaults
 from tenuto.runtime.http.answers import answered
+from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.models import Model, Models
 
@@ -18,6 +21,10 @@ class DefaultParameters(Shape):
     """How tokens are chosen where a request says nothing."""
 
     temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
 
 
 class DefaultSettings(Shape):
@@ -72,29 +79,44 @@ class PropertiesApi:
 
     async def props(self, request: Request) -> Response:
         """What a model is."""
-        return answered(_props(self.models.find(request.query_params.get("model") or None)))
+        async with self._asked(request) as model:
+            return answered(_props(model))
 
     async def slots(self, request: Request) -> Response:
         """Its slots. Nothing of what is said in them is told."""
-        model = self.models.find(request.query_params.get("model") or None)
-        sequences = model.engine.status.sequences
-        working = sum(count for state, count in sequences.items() if state in _WORKING)
-        slots = SlotsAnswer(
-            [
-                SlotAnswer(id=id, n_ctx=model.context, speculative=False, is_processing=id < working)
-                for id in range(model.backend.slots)
-            ]
-        )
-        return Response(slots.model_dump_json(), media_type="application/json")
+        async with self._asked(request) as model:
+            return Response(_slots(model).model_dump_json(), media_type="application/json")
+
+    def _asked(self, request: Request) -> AbstractAsyncContextManager[Model]:
+        return self.models.using(request.query_params.get("model") or None, principal_of(request).id)
+
+
+def _slots(model: Model) -> SlotsAnswer:
+    sequences = model.engine.status.sequences
+    working = sum(count for state, count in sequences.items() if state in _WORKING)
+    return SlotsAnswer(
+        [
+            SlotAnswer(id=id, n_ctx=model.context, speculative=False, is_processing=id < working)
+            for id in range(model.backend.slots)
+        ]
+    )
+
+
+def _parameters(defaults: SamplingDefaults) -> DefaultParameters:
+    return DefaultParameters(
+        temperature=defaults.temperature,
+        top_k=defaults.top_k,
+        top_p=defaults.top_p,
+        min_p=defaults.min_p,
+        repeat_penalty=defaults.repetition_penalty,
+    )
 
 
 def _props(model: Model) -> PropsAnswer:
     codec = model.codec
     stops = sorted(codec.info.stop_tokens)
     return PropsAnswer(
-        default_generation_settings=DefaultSettings(
-            params=DefaultParameters(temperature=model.temperature), n_ctx=model.context
-        ),
+        default_generation_settings=DefaultSettings(params=_parameters(model.defaults), n_ctx=model.context),
         total_slots=model.backend.slots,
         model_alias=model.id,
         model_path=model.id,

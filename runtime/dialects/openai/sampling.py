@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tenuto.errors import InvalidRequest
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.http.body import Wire, at_most
 
 MOST_BIASES = 1024
@@ -38,8 +38,8 @@ class StreamOptions(Wire):
     include_usage: bool | None = None
 
 
-class SamplingFields(Wire):
-    """The fields. None: not said."""
+class PlainSamplingFields(Wire):
+    """The fields that have the same form everywhere. None: not said."""
 
     model: str | None = None
     stream: bool | None = None
@@ -57,6 +57,11 @@ class SamplingFields(Wire):
     frequency_penalty: Penalty | None = None
     repetition_penalty: Repetition | None = None
     repeat_penalty: Repetition | None = None
+
+
+class SamplingFields(PlainSamplingFields):
+    """All of OpenAI's. None: not said."""
+
     logit_bias: (
         Annotated[
             dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES), at_most(MOST_BIASES)
@@ -65,8 +70,8 @@ class SamplingFields(Wire):
     ) = None
 
 
-def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> Sampling:
-    """What the fields mean; the temperature is left to who knows the model.
+def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> AskedSampling:
+    """What the fields mean; what they do not say is left to who knows the model.
 
     Raises:
         InvalidRequest: they contradict each other, or a bias is named by no id.
@@ -74,14 +79,15 @@ def read_sampling(wire: SamplingFields, *, logprobs: int | None) -> Sampling:
     repetition = {value or 1.0 for value in (wire.repetition_penalty, wire.repeat_penalty) if value is not None}
     if len(repetition) > 1:
         raise InvalidRequest("repetition_penalty and repeat_penalty differ; give only one", "repetition_penalty")
-    return Sampling(
-        top_k=max(0, wire.top_k or 0),
-        top_p=1.0 if wire.top_p is None else wire.top_p,
-        min_p=wire.min_p or 0.0,
+    return AskedSampling(
+        temperature=wire.temperature,
+        top_k=None if wire.top_k is None else max(0, wire.top_k),
+        top_p=wire.top_p,
+        min_p=wire.min_p,
         seed=wire.seed,
         presence_penalty=wire.presence_penalty or 0.0,
         frequency_penalty=wire.frequency_penalty or 0.0,
-        repetition_penalty=repetition.pop() if repetition else 1.0,
+        repetition_penalty=repetition.pop() if repetition else None,
         logit_bias=tuple((_token(text), bias) for text, bias in (wire.logit_bias or {}).items()),
         logprobs=logprobs,
     )

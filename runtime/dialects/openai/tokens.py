@@ -1,4 +1,6 @@
-"""POST /tokenize and /detokenize, as llama-server has them: text to tokens and back, and what a chat would send."""
+"""POST /tokenize, /detokenize and /apply-template, as llama-server has them: text to tokens and back, and a chat as the
+model would read it, in tokens or as text.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import Wire, read_body, read_wire, received, understood
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.schema.conversion import text_or_bytes
 from tenuto.sessions.transfer import in_pages
 
@@ -69,6 +72,12 @@ class TextAnswer(Shape):
     content: str
 
 
+class PromptAnswer(Shape):
+    """A chat as the model would read it."""
+
+    prompt: str
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizeApi:
     """The endpoints."""
@@ -79,16 +88,17 @@ class TokenizeApi:
         """Tokenise a text, or a chat as the model would read it."""
         body = await read_body(request)
         wire = await understood(body, partial(read_wire, TokenizeBody))
-        model = self.runner.models.find(wire.model or None)
         given = [name for name in ("content", "prompt", "messages") if getattr(wire, name) is not None]
         if len(given) != 1:
             raise InvalidRequest("give one of content, prompt and messages", given[-1] if given else "content")
-        tokens: Sequence[int]
-        if wire.messages is not None:
-            tokens = await self._chat(body, request)
-        else:
-            tokens = await anyio.to_thread.run_sync(_text_tokens, model.codec, wire)
-        pages = _tokens_json(model.codec, tokens, with_pieces=wire.with_pieces is True)
+        async with self.runner.models.using(wire.model or None, principal_of(request).id) as model:
+            codec = model.codec
+            tokens: Sequence[int]
+            if wire.messages is not None:
+                tokens = await self.runner.preview(await self._turn(body, request))
+            else:
+                tokens = await anyio.to_thread.run_sync(_text_tokens, codec, wire)
+        pages = _tokens_json(codec, tokens, with_pieces=wire.with_pieces is True)
         if len(tokens) > _AT_ONCE:
             return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread
         return Response(b"".join(pages), media_type="application/json")
@@ -96,20 +106,32 @@ class TokenizeApi:
     async def detokenize(self, request: Request) -> Response:
         """The text of tokens, control tokens included."""
         wire = await received(request, partial(read_wire, DetokenizeBody, most_values=MOST_PROMPT_VALUES))
-        codec = self.runner.models.find(wire.model or None).codec
+        codec = await self._codec(wire.model, request)
         size = codec.info.vocabulary
         for index, token in enumerate(wire.tokens):
             if token >= size:
                 param = f"tokens[{index}]"
                 raise InvalidRequest(f"{param}: there is no token {token}; token ids go from 0 to {size - 1}", param)
-        text = partial(codec.detokenize, wire.tokens)
-        content = await anyio.to_thread.run_sync(text) if len(wire.tokens) > _AT_ONCE else text()
-        return answered(TextAnswer(content=content))
+        return answered(TextAnswer(content=await _text(codec, wire.tokens)))
 
-    async def _chat(self, body: bytes, request: Request) -> Sequence[int]:
+    async def apply_template(self, request: Request) -> Response:
+        """A chat as the model would read it, control tokens included."""
+        turn = await self._turn(await read_body(request), request)
+        tokens = await self.runner.preview(turn)
+        return answered(PromptAnswer(prompt=await _text(await self._codec(turn.model, request), tokens)))
+
+    async def _codec(self, model: str | None, request: Request) -> Codec:
+        async with self.runner.models.using(model or None, principal_of(request).id) as found:
+            return found.codec
+
+    async def _turn(self, body: bytes, request: Request) -> Turn:
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
-        chat = await understood(body, reader)
-        return await self.runner.preview(chat.turn)
+        return (await understood(body, reader)).turn
+
+
+async def _text(codec: Codec, tokens: Sequence[int]) -> str:
+    text = partial(codec.detokenize, tokens)
+    return await anyio.to_thread.run_sync(text) if len(tokens) > _AT_ONCE else text()
 
 
 def _text_tokens(codec: Codec, wire: TokenizeBody) -> tuple[int, ...]:

@@ -38,4 +38,4 @@ def _installed(target: Target) -> Installed:
     return Installed(".qwen/settings.json", "qwen", merged={**_settings(target), "env": _environment(target)})
 
 
-QWEN = Agent("qwen", "qwen-code", "qwen", "@qwen-code/qwen-code", 10_000, _setup, _installed)
+QWEN = Agent("qwen", "qwen-code", "qwen", "@qwen-code/qwen-code", 20_000, _setup, _installed)

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 pytest.importorskip("llama_cpp")
@@ -88,6 +89,31 @@ def test_presence_counts_once_and_frequency_each_time_over_what_was_said(backend
     assert present == [one, other, one, one]
     frequent = say(backend, [one, one, 67], Sampling(logit_bias=lead, frequency_penalty=200.0), 5)
     assert frequent == [one, other, one, other, one]
+
+
+def test_a_choice_of_one_takes_a_random_number_too(backend: LlamaBackend, model: Model) -> None:
+    """So a round that goes on after what it has said need not know what each token was chosen from."""
+    sampling, prompt = Sampling(temperature=9.0, seed=3), [40, 41, 42]
+    forced = np.zeros(-(-model.vocabulary // 32), np.uint32)
+    forced[2] = 1 << 2  # token 66
+
+    def go_on(said: list[int], count: int) -> list[int]:
+        sampler, held, feed, tokens = backend.sampler(sampling, prompt, said), 0, [*prompt, *said], list[int]()
+        for place in range(len(said), len(said) + count):
+            mask = None if place % 2 else forced
+            (token,) = backend.collect(backend.launch([Row(0, held, feed, sampler, mask)]))
+            assert isinstance(token, int)
+            held += len(feed)
+            feed = [token]
+            tokens.append(token)
+        sampler.close()
+        backend.release(0)
+        return tokens
+
+    whole = go_on([], 10)
+    assert whole[::2] == [66] * 5
+    assert len({*whole[1::2]}) > 1, "chance has a say"
+    assert go_on(whole[:5], 5) == whole[5:]
 
 
 def test_repetition_counts_the_last_of_the_prompt_too(backend: LlamaBackend) -> None:

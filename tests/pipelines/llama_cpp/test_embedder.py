@@ -19,9 +19,11 @@ pytest.importorskip("gguf")
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.embedding import EmbeddingPipeline
-from tenuto.pipelines.loader import LoadSettings, Source, load, load_source
+from tenuto.pipelines.finding import Source
+from tenuto.pipelines.loader import LoadSettings, load, load_source
 from tests.patience import HANGS_S
-from tests.pipelines.tiny_embedders import CONTEXT, WIDTH, Kind, tiny_bert, tiny_decoder
+from tests.pipelines.tiny_embedders import CONTEXT, Kind, tiny_bert, tiny_decoder
+from tests.pipelines.tiny_gguf import WIDTH
 
 PEER = Path(__file__).parents[3] / "bench/peers/build/bin/llama-server"
 TEXTS = ["hello world", "the sky is blue.", "", "grass", "what colour is?"]

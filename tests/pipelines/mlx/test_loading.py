@@ -42,7 +42,7 @@ def test_a_folder_loads_and_is_called_by_its_name(folder: Path, settings: LoadSe
     assert pipeline.codec.info.vocabulary == json.loads((folder / "config.json").read_text())["vocab_size"]
     assert (pipeline.backend.info.slots, pipeline.backend.info.cells) == (1, 256)
     assert pipeline.backend.info.runs_on.startswith("MLX on ")
-    assert pipeline.temperature == Pipeline(pipeline.codec, pipeline.backend).temperature
+    assert pipeline.defaults == Pipeline(pipeline.codec, pipeline.backend).defaults
 
 
 def test_slots_and_cells_keep_within_the_cache(folder: Path) -> None:
@@ -173,10 +173,7 @@ def test_where_there_is_gguf_too_safetensors_are_asked_for_by_name(hub: Hub, set
     assert find("hf:owner/model:mlx", settings).kind == "mlx"
 
 
-def test_a_download_that_broke_off_is_resumed(
-    hub: Hub, settings: LoadSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 10_000)  # what has come is kept by the chunk
+def test_a_download_that_broke_off_is_resumed(hub: Hub, settings: LoadSettings) -> None:
     repository(hub)
     hub.break_after = 100_000
     with pytest.raises(ModelLoadFailed, match=r"model\.safetensors of hf:owner/model broke off and can be resumed"):

@@ -104,6 +104,17 @@ def test_presence_counts_once_and_frequency_each_time_what_the_round_has_sampled
     assert one(Sampling(frequency_penalty=9.0, presence_penalty=9.0), before=(1, 1, 1)) == 1
 
 
+def test_a_sampler_goes_on_after_what_was_said_with_the_next_random_number_and_all_counts() -> None:
+    sampling = Sampling(1.0, seed=7, presence_penalty=0.3, frequency_penalty=0.2, repetition_penalty=1.2)
+    whole, said = MlxSampler(sampling, (1, 2), SIZE), (3, 3, 5)
+    for token in said:
+        whole.order(None)
+        whole.accept(token)
+    assert MlxSampler(sampling, (1, 2), SIZE, said).order(None) == whole.order(None)
+    greedy = Sampling(presence_penalty=0.3)
+    assert MlxSampler(greedy, (), SIZE, (1,)).order(None).penalties == [(1, -0.3)]
+
+
 def test_the_repetition_penalty_falls_on_the_last_64_tokens_with_the_prompt() -> None:
     assert one(Sampling(repetition_penalty=1.1), before=(1,)) == 4
     assert one(Sampling(repetition_penalty=1.1), before=(1, *[5] * 64)) == 1

@@ -72,8 +72,8 @@ class Watched(ScriptedBackend):
         """The tokens in a slot. Only while the engine stands or is idle."""
         return list(super().snapshot(slot).data.view("int32"))
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> ScriptedSampler:
-        made = super().sampler(sampling, before)
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> ScriptedSampler:
+        made = super().sampler(sampling, before, said)
         self.samplers.append(made)
         return made
 
@@ -169,11 +169,17 @@ class Rig:
     """The last of each sequence."""
 
     def begin(
-        self, sequence: str, tokens: Sequence[int], principal: str = "alice", named: int = 0, **options: Any
+        self,
+        sequence: str,
+        tokens: Sequence[int],
+        principal: str = "alice",
+        named: int = 0,
+        said: Sequence[int] = (),
+        **options: Any,
     ) -> Reading:
         """Submit a round and read it."""
-        stream = self.engine.submit(sequence, tokens, round_of(**options), principal=principal, named=named)
-        self.seen[sequence] = list(tokens)
+        stream = self.engine.submit(sequence, tokens, round_of(**options), principal=principal, named=named, said=said)
+        self.seen[sequence] = [*tokens, *said]
         return self.read(stream, self.seen[sequence])
 
     def resume(

@@ -41,9 +41,9 @@ class Faulty(MlxSampler):
 class Breakable(MlxBackend):
     """A backend whose samplers for a seed of 13 are faulty."""
 
-    def sampler(self, sampling: Sampling, before: Sequence[int] = ()) -> MlxSampler:
+    def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> MlxSampler:
         made = Faulty if sampling.seed == 13 else MlxSampler
-        return made(sampling, before, self.vocabulary)
+        return made(sampling, before, self.vocabulary, said)
 
 
 @dataclass

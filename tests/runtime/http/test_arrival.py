@@ -1,10 +1,11 @@
 """Bodies on their way in take a bounded memory, of which each principal has a share."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from tenuto.runtime.http.body import read_body
 from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.runtime.http.guard import Guard
 from tenuto.runtime.http.routes import answering_errors
+from tenuto.runtime.http.sse import EventStream
 from tenuto.sessions.principal import Principal
 
 LIMIT = 1 << 20
@@ -41,19 +43,28 @@ async def _stream(request: Request) -> Response:
     return StreamingResponse(answer())
 
 
+async def _unread(request: Request) -> Response:
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"a beginning"
+        await _let_it_work()
+        yield b" and an end"
+
+    return EventStream(frames())
+
+
 class Server:
     """The guard in front of an app, and requests whose bodies arrive as a test says."""
 
-    def __init__(self, group: TaskGroup) -> None:
+    def __init__(self, group: TaskGroup, arrival_s: float) -> None:
         routes = [Route(path, answering_errors(one), methods=["POST"]) for path, one in PATHS.items()]
-        self._app = Recognition(Guard(Starlette(routes=routes), max_body_bytes=LIMIT), DIALECTS)
+        self._app = Recognition(Guard(Starlette(routes=routes), max_body_bytes=LIMIT, arrival_s=arrival_s), DIALECTS)
         self._group = group
 
-    def begin(self, who: str, path: str = "/") -> "Sent":
+    def begin(self, who: str, path: str = "/", *fields: tuple[bytes, bytes]) -> "Sent":
         """A request of a principal."""
         sent = Sent()
         scope: dict[str, Any] = {"type": "http", "method": "POST", "path": path, "query_string": b""}
-        scope["headers"] = [(b"host", b"localhost"), (b"transfer-encoding", b"chunked"), JSON]
+        scope["headers"] = [(b"host", b"localhost"), (b"transfer-encoding", b"chunked"), JSON, *fields]
         scope["state"] = {"principal": Principal(who)}
         self._group.start_soon(self._serve, scope, sent)
         return sent
@@ -72,9 +83,9 @@ class Server:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Server]:
+async def serving(arrival_s: float = 60.0) -> AsyncIterator[Server]:
     async with anyio.create_task_group() as group:
-        yield Server(group)
+        yield Server(group, arrival_s)
         group.cancel_scope.cancel()
 
 
@@ -103,9 +114,13 @@ class Sent:
         self.status = message.get("status", self.status)
         self.text += message.get("body", b"")
 
+    def bring_at_once(self, body: bytes, *, more: bool = True) -> None:
+        """Send a piece of the body."""
+        self._to.send_nowait({"type": "http.request", "body": body, "more_body": more})
+
     async def bring(self, body: bytes, *, more: bool = True) -> None:
         """Send a piece of the body, and let the server do what it does with it."""
-        self._to.send_nowait({"type": "http.request", "body": body, "more_body": more})
+        self.bring_at_once(body, more=more)
         await _let_it_work()
 
     async def leave(self) -> None:
@@ -116,7 +131,7 @@ class Sent:
 
 JSON = (b"content-type", b"application/json")
 DIALECTS = Dialects(Dialect("house", ERRORS, ()))
-PATHS: dict[str, Callable[[Request], Awaitable[Response]]] = {"/": _read, "/stream": _stream}
+PATHS: dict[str, Callable[[Request], Awaitable[Response]]] = {"/": _read, "/stream": _stream, "/unread": _unread}
 
 
 async def test_more_bodies_than_there_is_memory_for_are_refused_in_words() -> None:
@@ -183,3 +198,20 @@ async def test_a_stream_that_goes_on_holds_nothing_of_its_request() -> None:
         later = server.begin("alice")
         await later.bring(PIECE, more=False)
         assert later.status == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "pieces", "arrival_s"),
+    [((), 5, 60.0), (((b"content-encoding", b"gzip"),), 1, 60.0), ((), 0, 0.0)],
+    ids=["too large", "not gzip", "too slow"],
+)
+async def test_what_is_wrong_with_a_body_is_nothing_to_an_answer_that_has_begun_without_it(
+    fields: tuple[tuple[bytes, bytes], ...], pieces: int, arrival_s: float
+) -> None:
+    async with serving(arrival_s) as server:
+        request = server.begin("alice", "/unread", *fields)
+        for _ in range(pieces):
+            request.bring_at_once(PIECE)
+        await _let_it_work()
+        await _let_it_work()
+        assert (request.status, request.text) == (200, b"a beginning and an end")

@@ -5,12 +5,12 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
@@ -18,6 +18,7 @@ from tenuto.runtime.http.connection_table import Table
 from tenuto.runtime.http.sockets import MOST_FRAMES, Socket
 from tests.conftest import Start
 from tests.e2e.server import Server, script
+from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,30 @@ def opened(server: Server) -> socket.socket:
 
 def frame(opcode: Opcode, data: bytes = b"", *, fin: bool = True) -> bytes:
     return Frame(opcode, data, fin).serialize(mask=True)
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: ASGIApp, sockets: list[Socket] | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection that has asked an application for a WebSocket. No error is left to the event loop."""
+    made = [] if sockets is None else sockets
+
+    def make() -> Socket:
+        config, state = uvicorn.Config(app, lifespan="off", log_config=None), ServerState()
+        made.append(Socket(Table(9), 60.0, 60.0, config=config, server_state=state, app_state={}))
+        return made[-1]
+
+    loop, wrong = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: wrong.append(context))
+    async with await loop.create_server(make, "127.0.0.1") as listener:
+        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
+        writer.write(HANDSHAKE.format(path="/", address="localhost", more="").encode())
+        yield reader, writer
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    assert not wrong
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -91,6 +116,28 @@ def test_a_flood_of_frames_without_a_message_closes_its_socket(server: Server, f
         assert struct.pack("!H", 1008) + b"too many fragments" in rest(connection)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (frame(Opcode.TEXT, b'{"\xff"}'), 1007),
+        (frame(Opcode.TEXT, b"\xe2\x82", fin=False) + frame(Opcode.CONT, b"("), 1007),
+        (frame(Opcode.CONT), 1002),
+        (b"\x83\x80\x00\x00\x00\x00", 1002),
+        (Frame(Opcode.TEXT, b"x").serialize(mask=False), 1002),
+    ],
+    ids=["half a character", "half a character in pieces", "goes on", "unknown", "bare"],
+)
+def test_a_frame_that_cannot_be_read_closes_its_socket_and_is_no_error_of_the_servers(
+    server: Server, wrong: bytes, code: int
+) -> None:
+    before = len(server.log)
+    with opened(server) as connection:
+        connection.sendall(wrong)
+        assert struct.pack("!H", code) in rest(connection)
+    with opened(server):
+        assert not {"ERROR", "Traceback"} & set(server.log[before:].split())
+
+
 def test_a_message_in_many_frames_with_pings_between_is_read(server: Server) -> None:
     pieces = [b'{"type": ', *[b" "] * 2000, b"1}"]
     frames = b"".join(
@@ -116,23 +163,66 @@ async def test_others_have_their_turn_between_two_messages_that_have_come_togeth
         while (await receive())["type"] == "websocket.receive":
             turns.append(ticks)
 
-    loop, ticks = asyncio.get_running_loop(), 0
-    config, state = uvicorn.Config(app, lifespan="off", log_config=None), ServerState()
-    listener = await loop.create_server(
-        lambda: Socket(Table(9), 60.0, 60.0, config=config, server_state=state, app_state={}), "127.0.0.1"
-    )
-    async with listener:
-        reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname())
-        writer.write(HANDSHAKE.format(path="/", address="localhost", more="").encode())
+    ticks = 0
+    async with serving(app) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(frame(Opcode.TEXT, b"{") * 200)
-        with anyio.fail_after(20):
+        with anyio.fail_after(HANGS_S):
             while len(turns) < 200:
                 ticks += 1
                 await asyncio.sleep(0)
-        writer.close()
-        await writer.wait_closed()
     assert len(set(turns)) > 100
+
+
+async def test_a_frame_that_comes_before_the_handshake_is_answered_waits_for_that() -> None:
+    has_asked, has_come = asyncio.Event(), asyncio.Event()
+    heard: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        heard.append(await receive())
+        has_asked.set()
+        await has_come.wait()
+        await send({"type": "websocket.accept"})
+        heard.append(await receive())
+
+    async with serving(app) as (reader, writer):
+        await has_asked.wait()
+        writer.write(frame(Opcode.CONT))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        has_come.set()
+        with anyio.fail_after(HANGS_S):
+            told = await reader.read()
+    assert told.startswith(b"HTTP/1.1 101 ")
+    assert struct.pack("!H", 1002) in told
+    assert [message["type"] for message in heard] == ["websocket.connect", "websocket.disconnect"]
+
+
+async def test_who_sends_to_a_client_that_broke_the_protocol_is_told_that_it_has_gone() -> None:
+    """It is not gone before it has taken what was sent before that."""
+    raised: list[Exception] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while not sockets[0].transport.get_write_buffer_size():
+            await send({"type": "websocket.send", "text": "x" * 1000})
+        has_sent.set()
+        assert (await receive())["type"] == "websocket.disconnect"
+        try:
+            await send({"type": "websocket.send", "text": "x"})
+        except Exception as error:
+            raised.append(error)
+        has_tried.set()
+
+    has_sent, has_tried = asyncio.Event(), asyncio.Event()
+    sockets: list[Socket] = []
+    async with serving(app, sockets) as (_, writer):
+        with anyio.fail_after(HANGS_S):
+            await has_sent.wait()
+            writer.write(frame(Opcode.CONT))
+            await has_tried.wait()
+    assert [isinstance(error, OSError) for error in raised] == [True]
 
 
 def test_a_message_that_does_not_end_in_time_closes_its_socket(start: Start) -> None:

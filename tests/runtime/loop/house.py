@@ -13,6 +13,7 @@ import anyio
 
 from tenuto.pipelines.base import Pipeline, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.sampling_defaults import GREEDY
 from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.port import EnginePort
@@ -26,6 +27,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes, Sharing
+from tenuto.runtime.loop.shelf import Fixed
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.notes import Notebooks
@@ -136,8 +138,8 @@ class Process:
         for name, backend in self.backends.items():
             engine = setup.engine(Pipeline(codecs[name], backend))
             client = EngineClient(name, backend.info.slots, engine, QueueLimits(setup.queue))
-            models.append(Model(name, codecs[name], client, backend.info, self.clock(), temperature=0.0))
-        self.models = Models(models)
+            models.append(Model(name, codecs[name], client, backend.info, self.clock(), GREEDY))
+        self.models = Models(Fixed(models))
         services = Services(
             self.store,
             self.directory,

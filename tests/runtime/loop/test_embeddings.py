@@ -20,6 +20,7 @@ from tenuto.runtime.loop.embedding_client import EmbeddingClient
 from tenuto.runtime.loop.embeddings import MOST_TOKENS, Embeddings, check_lengths
 from tenuto.runtime.loop.engine_client import QueueLimits
 from tenuto.runtime.loop.models import EmbeddingModel, Models
+from tenuto.runtime.loop.shelf import Fixed
 from tenuto.sessions.principal import LOCAL
 from tests.patience import HANGS_S
 
@@ -179,7 +180,7 @@ async def test_a_stopped_engine_lets_nobody_wait(make: Make) -> None:
 async def test_a_drain_waits_for_who_is_under_way_and_then_lets_them_go(make: Make) -> None:
     rig = make(texts=1)
     model = EmbeddingModel("scripted", ENCODER, rig.client, rig.embedder.info, 0.0)
-    embeddings = Embeddings(Models([], embedding=[model]))
+    embeddings = Embeddings(Models(Fixed([model])))
     rig.embedder.shut()
     waiting = asyncio.create_task(embeddings.embed(LOCAL, model, [ENCODER.encode("x")]))
     await rig.stand()

@@ -10,6 +10,7 @@ import pytest
 from tenuto.errors import ContextTooLong, InvalidRequest
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.engine.messages import StopCause
 from tenuto.runtime.loop.events import TextAdded
 from tenuto.runtime.loop.raw import RawPiece, RawRequest, RawRun
@@ -32,7 +33,7 @@ COUNT = asks("count", call("count__add", by=1), text="Well.", reasoning="Hm.")
 @pytest.mark.parametrize("stop", [(), ("ö",), ("w",), ("!",), ("never",)])
 async def test_logprobs_are_those_of_the_text_that_is_shown(open_process: Open, stop: tuple[str, ...]) -> None:
     process = await open_process(says("hi", "  héllö wörld!  \n", reasoning="Let me see."))
-    run = await process.start("hi", sampling=Sampling(logprobs=2), stop=stop)
+    run = await process.start("hi", sampling=AskedSampling(logprobs=2), stop=stop)
     told = [event for event in await events(run) if isinstance(event, TextAdded)]
     done = await answer(run)
     assert [one for event in told for one in event.logprobs] == done.logprobs
@@ -45,7 +46,7 @@ async def test_logprobs_are_those_of_the_text_that_is_shown(open_process: Open, 
 
 async def test_a_call_has_no_logprobs_and_what_is_said_beside_it_has(open_process: Open) -> None:
     process = await open_process(COUNT, {"tool": "1", "text": "One."})
-    done = await process.ask("count", sampling=Sampling(logprobs=0))
+    done = await process.ask("count", sampling=AskedSampling(logprobs=0))
     assert b"".join(one.data for one in done.logprobs) == b"Well.One."
     assert all(one.top == () for one in done.logprobs)
 
@@ -57,9 +58,9 @@ async def test_without_being_asked_for_there_are_no_logprobs(open_process: Open)
 
 async def test_a_bias_keeps_a_token_out_and_brings_one_in(open_process: Open) -> None:
     process = await open_process(says("hi", "ab"))
-    banned = Sampling(logit_bias=((ord("a"), -100.0), (ord("z"), 1.0)))
+    banned = AskedSampling(logit_bias=((ord("a"), -100.0), (ord("z"), 1.0)))
     assert (await process.ask("hi", "s", sampling=banned)).text == "zb"
-    wanted = Sampling(logit_bias=((ord("z"), 100.0),))
+    wanted = AskedSampling(logit_bias=((ord("z"), 100.0),))
     assert (await process.ask("hi", "t", sampling=wanted, max_tokens=3)).text == "zzz"
 
 
@@ -67,7 +68,7 @@ async def test_a_bias_keeps_a_token_out_and_brings_one_in(open_process: Open) ->
 async def test_a_bias_for_what_is_no_token_is_refused_before_anything_changes(open_process: Open, token: int) -> None:
     process = await open_process()
     with pytest.raises(InvalidRequest, match=f"{token} is not a token of this model") as refused:
-        await process.start("hi", sampling=Sampling(logit_bias=((token, 1.0),)))
+        await process.start("hi", sampling=AskedSampling(logit_bias=((token, 1.0),)))
     assert refused.value.param == "logit_bias"
     assert await process.store.session("alice", "s") is None
 

@@ -71,28 +71,6 @@ async def test_each_leg_of_a_run_is_kept_as_it_was(open_process: Open) -> None:
     assert [type(item) for items in brought for item in items] == [UserItem, ToolResultItem]
 
 
-async def test_a_detached_leg_tells_nothing_that_a_crash_could_take_back(open_process: Open, tmp_path: Path) -> None:
-    process = await open_process(says("hi", "tick " * 100, delay_ms=5))
-    run = await process.start("hi", None, keep_as=DETACHED)
-    await run.disconnected()
-    seen: list[RunEvent] = []
-    with anyio.fail_after(PATIENCE_S):
-        async for _, event in run.events():
-            seen.append(event)
-            if len(seen) == 40:
-                break
-    left = process.left_behind(tmp_path)
-    later = await open_process(left=left)
-    leg = await later.runner.leg(ALICE, run.leg_id)
-    events = await told(leg)
-    assert events[: len(seen)] == seen
-    stands = leg.snapshot()
-    assert (stands.status, stands.stop_reason) == (RunStatus.INTERRUPTED, "interrupted")
-    assert stands.text == text(events)
-    assert (await later.ask("more", None, after=run.leg_id)).session_id == run.session_id
-    await process.cancel(run)
-
-
 async def test_a_detached_leg_that_waits_goes_on_after_a_crash(open_process: Open, tmp_path: Path) -> None:
     rules = asks("the weather", call("weather", city="Ulm")), {"tool": "sun", "text": "hat"}
     process = await open_process(*rules)
@@ -106,10 +84,11 @@ async def test_a_detached_leg_that_waits_goes_on_after_a_crash(open_process: Ope
     assert (await answer(second)).text == "hat"
 
 
-async def test_an_end_that_the_disk_did_not_take_is_kept_when_it_can_be(
-    open_process: Open, monkeypatch: pytest.MonkeyPatch
+async def test_an_end_that_the_disk_did_not_take_is_told_when_it_is_kept(
+    open_process: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = await open_process(says("hi", TICKS, delay_ms=5))
+    rule = says("hi", TICKS, delay_ms=5)
+    process = await open_process(rule)
     run = await process.start("hi", None, keep_as=DETACHED)
     await until(run, TextAdded)
 
@@ -119,13 +98,22 @@ async def test_an_end_that_the_disk_did_not_take_is_kept_when_it_can_be(
     with monkeypatch.context() as broken:
         broken.setattr(process.store, "begin", full)
         stands = await answer(run)
-        assert stands.status is RunStatus.FAILED
-        events = await told(await process.runner.leg(ALICE, run.leg_id))
+        assert stands.status is RunStatus.RUNNING, "a crash would undo the end"
+        seen = await told(await process.runner.leg(ALICE, run.leg_id))
+        assert not any(isinstance(event, RunDone) for event in seen)
+        left = process.left_behind(tmp_path)
     await process.runner.expire_pauses()
+    events = await told(await process.runner.leg(ALICE, run.leg_id))
+    assert events[: len(seen)] == seen
+    assert isinstance(events[-1], RunDone)
     later = await open_process(left=process.url)
     leg = await later.runner.leg(ALICE, run.leg_id)
     assert text(await told(leg)) == text(events) == TICKS
     assert leg.snapshot().status is RunStatus.FAILED
+    crashed = await (await open_process(rule, left=left)).runner.leg(ALICE, run.leg_id)
+    events = await told(crashed)
+    assert (text(events), crashed.snapshot().status) == (TICKS, RunStatus.COMPLETED)
+    assert events[: len(seen)] == seen
 
 
 async def test_two_who_follow_a_detached_leg_are_told_the_same(open_process: Open) -> None:

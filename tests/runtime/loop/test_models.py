@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from tenuto.errors import ConfigurationError, NotFound
+from tenuto.pipelines.sampling_defaults import GREEDY
 from tenuto.pipelines.scripted import Script, ScriptedBackend
 from tenuto.runtime.loop.models import Model, Models, Names
+from tenuto.runtime.loop.shelf import Fixed
 from tests.runtime.loop.house import codec
 
 
 def served(*ids: str, aliases: dict[str, str] | None = None, strict: bool = False) -> Models:
     engine: Any = None  # nobody is asked to say anything
     backend = ScriptedBackend(Script()).info
-    models = [Model(id, codec(), engine, backend, 0.0, 0.7) for id in ids]
-    return Models(models, Names(tuple((aliases or {}).items()), strict))
+    models = [Model(id, codec(), engine, backend, 0.0, GREEDY) for id in ids]
+    return Models(Fixed(models), Names(tuple((aliases or {}).items()), strict))
 
 
 def meant(models: Models, name: str | None) -> str:

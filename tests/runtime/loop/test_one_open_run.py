@@ -1,5 +1,7 @@
 """The paragraph `One open run a session`: what a second request meets, and how runs that wait come to an end."""
 
+from pathlib import Path
+
 import pytest
 
 from tenuto.errors import InvalidRequest, MissingToolResults, NotFound, SessionBusy, SessionPaused
@@ -186,12 +188,14 @@ async def test_a_pause_for_the_client_expires_after_a_day(open_process: Open, cl
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_pause_for_an_approval_expires_after_an_hour(open_process: Open, clock: Clock, restart: bool) -> None:
+async def test_a_pause_for_an_approval_expires_after_an_hour(
+    open_process: Open, clock: Clock, tmp_path: Path, restart: bool
+) -> None:
     process, paused = await paused_for_approval(open_process)
     assert paused.pause is not None
     assert paused.pause.expires_at == clock.now + 3600
     if restart:
-        process = await open_process(COUNT, left=process.url)
+        process = await open_process(COUNT, left=process.left_behind(tmp_path))
     clock.now += 3600
     await process.runner.expire_pauses()
     await expired(process, paused, ["not executed: no answer came in time"])

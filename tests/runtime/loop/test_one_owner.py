@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tenuto.errors import AlreadyDecided, CommitUnsettled, Conflict, NotFound, SessionDamaged, StoreFailed, TenutoError
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.pipelines.scripted import ScriptedTokenizer
 from tenuto.runtime.engine.messages import StopCause
 from tenuto.runtime.engine.stops import StopStrings
@@ -371,7 +371,7 @@ async def test_a_damaged_session_says_so_and_can_be_exported_as_it_is_and_delete
 async def test_what_a_run_was_held_to_holds_when_its_client_brings_the_results(open_process: Open) -> None:
     process = await open_process(WEATHER)
     held: dict[str, Any] = {
-        "sampling": Sampling(seed=7),
+        "sampling": AskedSampling(seed=7),
         "stop": ("never",),
         "max_tool_rounds": 3,
         "max_tokens": 500,

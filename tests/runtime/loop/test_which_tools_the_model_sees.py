@@ -238,7 +238,7 @@ def test_what_was_opened_in_another_way_is_rendered_anew() -> None:
     old = {ledger.fingerprint: ledger}
     with_tools = prompt(codec, (WEATHER,), old, 2, items)
     without = prompt(codec, (), old, 2, items)
-    assert with_tools.tools_changed
+    assert with_tools.changed == "tools"
     assert "said" in codec.detokenize(with_tools.all_tokens(old)), "tokens of another opening do not follow this one"
     assert "sampled" not in codec.detokenize(with_tools.all_tokens(old))
     assert "sampled" in codec.detokenize(without.all_tokens(old))

@@ -146,9 +146,8 @@ MUTATIONS = (
         (
             Edit(
                 "runtime/loop/decisions.py",
-                "draft.ahead.approved |= {services.policy.remembered_as(pause.tool)}",
-                "session.approved = draft.ahead.approved = draft.ahead.approved"
-                " | {services.policy.remembered_as(pause.tool)}",
+                "draft.ahead.approved |= {tools.remembered_as(pause.tool)}",
+                "session.approved = draft.ahead.approved = draft.ahead.approved | {tools.remembered_as(pause.tool)}",
             ),
         ),
     ),

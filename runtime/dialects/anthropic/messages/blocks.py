@@ -2,13 +2,20 @@
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pydantic_core import from_json
 
 from tenuto.runtime.dialects.anthropic.messages.request import Shown
-from tenuto.runtime.dialects.anthropic.messages.shapes import AnswerBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from tenuto.runtime.dialects.anthropic.messages.shapes import (
+    AnswerBlock,
+    McpToolResultBlock,
+    McpToolUseBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+)
 from tenuto.runtime.loop.events import (
     Answer,
     ClientCallArguments,
@@ -16,7 +23,12 @@ from tenuto.runtime.loop.events import (
     ReasoningAdded,
     RunEvent,
     TextAdded,
+    ToolCalling,
+    ToolReturned,
+    ToolStatus,
 )
+from tenuto.sessions.items import ToolCall
+from tenuto.tools.names import SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,7 @@ class Blocks:
     """How many blocks have begun."""
     _open: type[AnswerBlock] | None = None
     _reasoning: list[str] = field(default_factory=list)
+    _told: set[str] = field(default_factory=set)
 
     def take(self, event: RunEvent) -> Iterator[Piece]:
         """What an event adds; nothing where blocks show nothing of it."""
@@ -63,16 +76,33 @@ class Blocks:
                 if self._open is not TextBlock:
                     yield from self._begin(TextBlock(type="text", text=""))
                 yield Added(self.count - 1, event.text)
-            case ReasoningAdded() if self.shown != "not":
+            case ReasoningAdded() if self.shown.reasoning != "not":
                 if self._open is not ThinkingBlock:
                     yield from self._begin(ThinkingBlock(type="thinking", thinking="", signature=""))
                 self._reasoning.append(event.text)
-                if self.shown == "whole":
+                if self.shown.reasoning == "whole":
                     yield Added(self.count - 1, event.text)
             case ClientCallStarted():
                 yield from self._begin(ToolUseBlock(type="tool_use", id=event.call_id, name=event.name, input={}))
             case ClientCallArguments():
                 yield Added(self.count - 1, event.text)
+            case ToolCalling() if self.shown.served is not None:
+                yield from self._made(event.call, self.shown.served)
+            case ToolReturned() if self.shown.served is not None:
+                if event.call.id not in self._told:  # it was never made: somebody has said no
+                    yield from self._made(event.call, self.shown.served)
+                yield from self._begin(_result(event))
+                yield from self.finish()
+
+    def _made(self, call: ToolCall, served: Mapping[str, tuple[str, str]]) -> Iterator[Piece]:
+        """A call that the server makes."""
+        self._told.add(call.id)
+        server, name = served.get(call.name) or _parted(call.name)
+        yield from self._begin(
+            McpToolUseBlock(type="mcp_tool_use", id=call.id, name=name, server_name=server, input={})
+        )
+        yield Added(self.count - 1, call.arguments)
+        yield from self.finish()
 
     def finish(self) -> Iterator[Piece]:
         """No more comes."""
@@ -123,6 +153,21 @@ def _filled(block: AnswerBlock, text: str, signature: str | None) -> AnswerBlock
             return ThinkingBlock(type="thinking", thinking=text, signature=signature or "")
         case ToolUseBlock():
             return ToolUseBlock(type="tool_use", id=block.id, name=block.name, input=_input(text))
+        case McpToolUseBlock():
+            return block.model_copy(update={"input": _input(text)})
+        case McpToolResultBlock():
+            return block
+
+
+def _result(event: ToolReturned) -> McpToolResultBlock:
+    said = [TextBlock(type="text", text=event.result)]
+    is_error = event.status is not ToolStatus.COMPLETED
+    return McpToolResultBlock(type="mcp_tool_result", tool_use_id=event.call.id, is_error=is_error, content=said)
+
+
+def _parted(exported: str) -> tuple[str, str]:
+    server, _, name = exported.partition(SEPARATOR)
+    return server, name
 
 
 def _input(text: str) -> dict[str, object]:

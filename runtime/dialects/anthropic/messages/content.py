@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.anthropic.messages.wire import BlockSource, InputBlock, InputMessage
+from tenuto.runtime.loop.prefill import Prefill, split
 from tenuto.runtime.schema.base64 import expect_base64
 from tenuto.sessions.items import (
     AssistantItem,
@@ -18,6 +19,7 @@ from tenuto.sessions.items import (
     ToolResultItem,
     UserItem,
 )
+from tenuto.tools.names import exported_name
 
 _LONGEST_URL = 8192
 
@@ -34,6 +36,8 @@ class Conversation:
     """The kind of each part that is no text, and its place."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """What was left out, and its place."""
+    prefill: Prefill | None = None
+    """The beginning of the answer."""
 
 
 def read_conversation(system: Sequence[InputBlock] | None, messages: Sequence[InputMessage]) -> Conversation:
@@ -47,10 +51,14 @@ def read_conversation(system: Sequence[InputBlock] | None, messages: Sequence[In
         reader.found.items.append(SystemItem(text))
     for index, message in enumerate(messages):
         reader.read(message, f"messages[{index}]")
+    found = reader.found
     if messages[-1].role == "assistant":
-        place = f"messages[{len(messages) - 1}].role"
-        raise InvalidRequest(f"{place}: the last message must be the user's; an answer cannot be prefilled", place)
-    return reader.found
+        before, found.prefill = split(found.items)
+        if found.prefill is None:
+            place = f"messages[{len(messages) - 1}].role"
+            raise InvalidRequest(f"{place}: the last message must be the user's, or a text to begin the answer", place)
+        found.items = [*before]
+    return found
 
 
 def _instructions(blocks: Sequence[InputBlock]) -> str:
@@ -136,19 +144,24 @@ class _Reader:
 
     def _assistant(self, blocks: Sequence[tuple[InputBlock, str]]) -> None:
         """Its blocks are pieces of one turn, and so are two messages of it in a row."""
-        said: list[str] = []
-        thought: list[str] = []
-        calls: list[ToolCall] = []
+        turn = _Turn()
         for block, place in blocks:
+            if turn.results and block.type != "mcp_tool_result":
+                self._keep(turn)
+                turn = _Turn()
             match block.type:
                 case "thinking":
-                    thought.append(block.thinking or "")
+                    turn.thought.append(block.thinking or "")
                 case "tool_use":
-                    calls.append(_call(block, place))
+                    turn.calls.append(_call(block, place))
+                case "mcp_tool_use":
+                    turn.made.append(_made(block, place))
+                case "mcp_tool_result":
+                    turn.results.append(self._answered(block, place))
                 case "text":
-                    said.append(block.text or "")
+                    turn.said.append(block.text or "")
                 case "compaction":  # what another server has made of the messages before it
-                    said += [part.text or "" for part in block.content or ()]
+                    turn.said += [part.text or "" for part in block.content or ()]
                 case "image" | "document" | "tool_result" | "search_result":
                     raise InvalidRequest(f"{place}.type: only a user's message carries {block.type!r}", f"{place}.type")
                 case "redacted_thinking":
@@ -156,14 +169,49 @@ class _Reader:
                 case _:
                     # What tools of another server have done, and what they have answered.
                     self.found.left_out.append((block.type, place))
-        self._called.update((call.id, call.name) for call in calls)
-        item = AssistantItem("".join(said), "".join(thought), tuple(calls))
+        self._keep(turn)
+
+    def _answered(self, block: InputBlock, path: str) -> ToolResultItem:
+        """The result of a call that the server made."""
+        if not block.tool_use_id:
+            raise InvalidRequest(f"{path}.tool_use_id: a result names the call it answers", f"{path}.tool_use_id")
+        text = "\n".join(_text_of(part, f"{path}.content[{at}]") for at, part in enumerate(block.content or ()))
+        return ToolResultItem(block.tool_use_id, "", text, is_error=block.is_error is True, server=True)
+
+    def _keep(self, turn: "_Turn") -> None:
+        """What was said up to the results of server tools, or to the end. A server call without one was never made."""
+        results = {result.call_id: result for result in turn.results}
+        made = [call for call in turn.made if call.id in results]
+        calls = (*made, *turn.calls)
+        self._called.update((call.id, call.name) for call in turn.calls)
+        item = AssistantItem("".join(turn.said), "".join(turn.thought), calls)
         items = self.found.items
         if items and isinstance(last := items[-1], AssistantItem):
             text, reasoning = last.text + item.text, last.reasoning + item.reasoning
             items[-1] = replace(last, text=text, reasoning=reasoning, calls=last.calls + item.calls)
         else:
             items.append(item)
+        items += [replace(results[call.id], name=call.name) for call in made]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What an assistant's message says up to the results of server tools that it has called: its own calls, those of
+    the client's tools, and those that were `made`."""
+
+    said: list[str] = field(default_factory=list)
+    thought: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    made: list[ToolCall] = field(default_factory=list)
+    results: list[ToolResultItem] = field(default_factory=list)
+
+
+def _made(block: InputBlock, path: str) -> ToolCall:
+    """A call that the server made, by the name that the model has for its tool."""
+    if not block.server_name:
+        raise InvalidRequest(f"{path}.server_name: field required", f"{path}.server_name")
+    call = _call(block, path)
+    return replace(call, name=exported_name(block.server_name, call.name), server=True)
 
 
 def _text_of(block: InputBlock, path: str) -> str:

@@ -21,10 +21,12 @@ SERVED: dict[str, str] = {
     "top_k": "0 or -1 turns it off",
     "tools": "with `input_schema`: run by the client; `mcp_toolset`: tools of a server in `mcp_servers`",
     "tool_choice": "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`: at most one call per round",
-    "mcp_servers": "servers of the configuration, by `name`; `url` is not used",
-    "thinking": "whether the answer shows the model's reasoning; `budget_tokens` is not enforced",
+    "mcp_servers": "servers of the configuration, by `name`; others by `url`, as `--egress` allows",
+    "thinking": "whether the model reasons, where its chat template has a switch for it, and whether that is shown;"
+    " `budget_tokens` are the most tokens of one reasoning, after which it is closed",
     "metadata": f"`user_id` narrows which session a request continues; up to {MOST_USER_CHARACTERS} characters",
-    "output_config": "`format`, a JSON schema, is enforced by a grammar while the model writes; `effort` is ignored",
+    "output_config": "`format`, a JSON schema, is enforced by a grammar while the model writes; `effort` is for chat"
+    " templates that look at it",
     "output_format": "the older name of `output_config.format`",
     "store": "Tenuto's: false keeps a new session in memory only; refused where the session is kept otherwise",
     "max_tool_rounds": "Tenuto's: limit on rounds with server tools; 0: calls are reported but not made",

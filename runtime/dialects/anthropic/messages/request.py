@@ -1,10 +1,10 @@
 """A request for a message to a turn: what its fields mean, and which of them are refused."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.anthropic.messages.content import Conversation, read_conversation
 from tenuto.runtime.dialects.anthropic.messages.fields import REFUSED
 from tenuto.runtime.dialects.anthropic.messages.tools import Tools, read_format, read_tools
@@ -13,11 +13,22 @@ from tenuto.runtime.dialects.headers import body_digest, idempotency_key, sessio
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
-from tenuto.runtime.loop.requests import LeftOut, Limits, Turn
+from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, Turn
 from tenuto.sessions.principal import Principal
 
-Shown = Literal["whole", "signed", "not"]
+Thought = Literal["whole", "signed", "not"]
 """How reasoning is shown: as it is, as a signature alone, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What an answer shows of its run besides text and the client's calls: reasoning, and the calls of servers, where
+    `served` has these by the model's names for them."""
+
+    reasoning: Thought = "not"
+    served: Mapping[str, tuple[str, str]] | None = None
+
+
 BodyT = TypeVar("BodyT", bound=PromptBody)
 
 
@@ -32,8 +43,16 @@ class MessageRequest:
     turn: Turn
     tools: Tools
     stream: bool = False
-    thinking: Shown = "not"
+    thinking: Thought = "not"
     carried: tuple[tuple[str, str], ...] = ()
+    served: Mapping[str, tuple[str, str]] | None = field(default=None, repr=False)
+    """The tools of servers by the model's names for them, each with its server and its own name; None where the request
+    names no servers."""
+
+    @property
+    def shows(self) -> Shown:
+        """What of the run its answer shows."""
+        return Shown(self.thinking, self.served)
 
 
 def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principal) -> MessageRequest:
@@ -52,8 +71,13 @@ def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principa
         items=tuple(said.items),
         session_id=session_id,
         tools=tools.selection,
-        sampling=Sampling(top_k=max(0, wire.top_k or 0), top_p=1.0 if wire.top_p is None else wire.top_p),
-        temperature=wire.temperature,
+        sampling=AskedSampling(
+            temperature=wire.temperature,
+            top_k=None if wire.top_k is None else max(0, wire.top_k),
+            top_p=wire.top_p,
+        ),
+        reasoning=_reasoning(wire),
+        prefill=said.prefill,
         stop=tuple(wire.stop_sequences or ()),
         response=read_format(wire),
         limits=Limits(max_tokens=wire.max_tokens, max_tool_rounds=wire.max_tool_rounds),
@@ -63,7 +87,7 @@ def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principa
         stored=wire.store,
         match=wire.match != "off",
         wants_events=extended or wants_events(headers),
-        left_out=tuple(_left_out(said, tools, wire.thinking)),
+        left_out=tuple(_left_out(said, tools)),
         idempotency_key=key,
         body_digest=None if key is None else body_digest(session_id, body),
     )
@@ -80,6 +104,8 @@ def read_prompt(body: bytes, headers: Mapping[str, str], *, principal: Principal
         items=tuple(said.items),
         session_id=session_of(headers),
         tools=tools.selection,
+        reasoning=_reasoning(wire),
+        prefill=said.prefill,
         response=read_format(wire),
     )
     return MessageRequest(turn, tools)
@@ -91,16 +117,24 @@ def _wire(kind: type[BodyT], body: bytes) -> BodyT:
     return validate(kind, value)
 
 
-def _shown(thinking: Thinking | None) -> Shown:
+def _reasoning(wire: PromptBody) -> Reasoning:
+    """What is said of the reasoning itself; whether it is shown is another question."""
+    thinking, effort = wire.thinking, None if wire.output_config is None else wire.output_config.effort
+    if thinking is None:
+        return Reasoning(effort=effort)
+    if thinking.type == "disabled":
+        return Reasoning(is_on=False)
+    return Reasoning(is_on=True, effort=effort, budget=thinking.budget_tokens)
+
+
+def _shown(thinking: Thinking | None) -> Thought:
     """Clients that do not ask for reasoning mostly read the first block of an answer as its text."""
     if thinking is None or thinking.type == "disabled":
         return "not"
     return "signed" if thinking.display == "omitted" else "whole"
 
 
-def _left_out(said: Conversation, tools: Tools, thinking: Thinking | None) -> Iterable[LeftOut]:
-    if thinking is not None and thinking.budget_tokens is not None:
-        yield LeftOut("thinking.budget_tokens", "reasoning is bounded by max_tokens alone")
+def _left_out(said: Conversation, tools: Tools) -> Iterable[LeftOut]:
     for what, place in tools.left_out:
         yield LeftOut(place, f"there are no tools of type {what!r} here")
     for what, place in dict(reversed(said.left_out)).items():  # the first of each type

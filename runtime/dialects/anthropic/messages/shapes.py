@@ -38,7 +38,26 @@ class ToolUseBlock(Shape):
     input: dict[str, Any]
 
 
-AnswerBlock = TextBlock | ThinkingBlock | ToolUseBlock
+class McpToolUseBlock(Shape):
+    """A call of a server's tool, which the server makes by itself: for those who name servers in `mcp_servers`."""
+
+    type: Literal["mcp_tool_use"]
+    id: str
+    name: str
+    server_name: str
+    input: dict[str, Any]
+
+
+class McpToolResultBlock(Shape):
+    """What a server's tool has answered, or why it was not called."""
+
+    type: Literal["mcp_tool_result"]
+    tool_use_id: str
+    is_error: bool
+    content: list[TextBlock]
+
+
+AnswerBlock = TextBlock | ThinkingBlock | ToolUseBlock | McpToolUseBlock | McpToolResultBlock
 
 
 class MessageUsage(Shape):

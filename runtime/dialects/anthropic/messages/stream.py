@@ -14,6 +14,7 @@ from tenuto.runtime.dialects.anthropic.messages.shapes import (
     AnswerBlock,
     BlockStart,
     BlockStop,
+    McpToolUseBlock,
     MessageAnswer,
     MessageDelta,
     MessageStart,
@@ -38,6 +39,7 @@ _PIECES: dict[type[AnswerBlock], bytes] = {
     TextBlock: b'"text_delta","text"',
     ThinkingBlock: b'"thinking_delta","thinking"',
     ToolUseBlock: b'"input_json_delta","partial_json"',
+    McpToolUseBlock: b'"input_json_delta","partial_json"',
 }
 _SIGNATURE = b'"signature_delta","signature"'
 
@@ -48,6 +50,11 @@ def _event(shape: Any) -> bytes:
 
 
 PING = _event(Ping(type="ping"))
+
+
+def failed(exc: TenutoError) -> bytes:
+    """What ends a stream that has not begun."""
+    return _event(ERRORS.told(exc))
 
 
 class EventEncoder:
@@ -79,9 +86,10 @@ class EventEncoder:
         """The frames for one event; empty where a stream shows nothing of it."""
         match event:
             case ToolCalling():
-                return self._progress(event)
+                return self._progress(event) + self._encoded(self._blocks.take(event))
             case ToolReturned():
-                return self._progress(event, content=event.result, status=event.status)
+                told = self._progress(event, content=event.result, status=event.status)
+                return told + self._encoded(self._blocks.take(event))
             case RunPaused() if event.reason in _ASKS:
                 return self._approval(event)
             case _:
@@ -108,7 +116,7 @@ class EventEncoder:
             case Added():
                 return _DELTA % (piece.index, self._piece, json_line(piece.text))
             case Opened():
-                self._piece = _PIECES[type(piece.block)]
+                self._piece = _PIECES.get(type(piece.block), b"")  # a result comes whole
                 return _event(BlockStart(type="content_block_start", index=piece.index, content_block=piece.block))
             case Closed():
                 stop = _event(BlockStop(type="content_block_stop", index=piece.index))

@@ -1,25 +1,35 @@
 """The tools of a request, how they may be used, and the form that the answer is held to."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.dialects.anthropic.messages.wire import InputChoice, InputTool, McpServer, PromptBody
+from tenuto.runtime.dialects.mcp_servers import Fields, requested_server
 from tenuto.runtime.loop.requests import ResponseFormat, ToolSelection
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.schemas import expect_bounded, expect_valid
 from tenuto.sessions.tool_limits import expect_within
+from tenuto.tools.host.requested import RequestedServer
+from tenuto.tools.registry import Exported
+
+Listed = Mapping[str, Sequence[Exported]]
+"""All tools that there are, by the names of their servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedServer:
-    """A server whose tools are asked for: all, or those of certain names, but for some. `path` is where it stands."""
+    """A server whose tools are asked for: all, or those of certain names, but for some. `path` is where it stands.
+
+    One with a `url` need not be known here."""
 
     name: str
     path: str
     allowed: tuple[str, ...] | None = None
     but: frozenset[str] = frozenset()
+    url: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ def read_tools(wire: PromptBody) -> Tools:
             case other:
                 left_out.append((other, path))
                 gone.add(tool.name or other)
-    expect_within(client)
+    expect_within(client, "input_schema")
     for path, spec in client.items():
         expect_valid(spec.parameters, f"{path}.input_schema")
     servers = tuple(_servers(wire.mcp_servers or (), toolsets))
@@ -62,24 +72,40 @@ def read_tools(wire: PromptBody) -> Tools:
     return Tools(selection, servers, tuple(left_out))
 
 
-def with_servers(tools: Tools, offered: Collection[str]) -> ToolSelection:
-    """The selection with the tools of the servers that are asked for; `offered` are the names of all tools there are.
+def brought(tools: Tools, known: Collection[str]) -> list[RequestedServer]:
+    """The servers that the request brings by their URLs: those that are not `known` by their names.
+
+    Raises:
+        InvalidRequest: one of them cannot be what it says.
+    """
+    return [
+        requested_server(server.name, server.url, _fields(server.path.removesuffix(".name")), token=server.token)
+        for server in tools.servers
+        if server.url is not None and server.name not in known
+    ]
+
+
+def _fields(path: str) -> Fields:
+    return Fields(f"{path}.name", f"{path}.url", path, f"{path}.authorization_token")
+
+
+def with_servers(tools: Tools, listed: Listed) -> ToolSelection:
+    """The selection with the tools of the servers that are asked for; `listed` are all tools that there are.
 
     Raises:
         InvalidRequest: there is no such server here.
     """
-    labels = dict.fromkeys(name.partition("__")[0] for name in offered)
     servers: dict[str, tuple[str, ...] | None] = {}
     for server in tools.servers:
-        if server.name not in labels:
+        if server.name not in listed:
             raise InvalidRequest(
-                f"{server.path}: there is no MCP server {server.name!r} here; there are {', '.join(labels) or 'none'}."
-                " To add one, name it in the file of --mcp-config",
+                f"{server.path}: there is no MCP server {server.name!r} here; there are {', '.join(listed) or 'none'}."
+                " To add one, name it in the file of --mcp-config, or give its url",
                 server.path,
             )
         allowed = server.allowed
         if server.but and allowed is None:
-            own = (name.removeprefix(f"{server.name}__") for name in offered if name.startswith(f"{server.name}__"))
+            own = (one.tool.spec.name for one in listed[server.name])
             allowed = tuple(name for name in own if name not in server.but)
         servers[server.name] = allowed
     return replace(tools.selection, servers=servers)
@@ -133,12 +159,13 @@ def _servers(wire: Sequence[McpServer], toolsets: Mapping[str, tuple[InputTool, 
         names.add(server.name)
         toolset = toolsets.get(server.name)
         if toolset is not None:
-            yield _of_toolset(server.name, toolset[0], path)
+            asked = _of_toolset(server.name, toolset[0], path)
+            yield replace(asked, url=server.url, token=server.authorization_token)
             continue
-        asked = server.tool_configuration
-        if asked is None or asked.enabled is not False:
-            allowed = None if asked is None or asked.allowed_tools is None else tuple(asked.allowed_tools)
-            yield AskedServer(server.name, path, allowed)
+        told = server.tool_configuration
+        if told is None or told.enabled is not False:
+            allowed = None if told is None or told.allowed_tools is None else tuple(told.allowed_tools)
+            yield AskedServer(server.name, path, allowed, url=server.url, token=server.authorization_token)
     # A server of ours needs no address, so it need not be told of twice.
     for name, (tool, path) in toolsets.items():
         if name not in names:

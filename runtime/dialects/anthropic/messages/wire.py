@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tenuto.runtime.dialects.reasoning import Effort
 from tenuto.runtime.http.body import Wire, at_most
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
@@ -63,6 +64,7 @@ class InputBlock(Wire):
     id: str | None = None
     name: str | None = None
     input: Any = None
+    server_name: str | None = None
     tool_use_id: str | None = None
     is_error: bool | None = None
     content: "Inner | None" = None
@@ -115,7 +117,7 @@ class ServerTools(Wire):
 
 
 class McpServer(Wire):
-    """An MCP server, by the name under which this server has it."""
+    """An MCP server: by the name under which this server has it, or by its URL."""
 
     name: Annotated[str, Field(min_length=1)]
     type: str | None = None
@@ -142,7 +144,7 @@ class OutputFormat(Wire):
 class OutputConfig(Wire):
     """What the answer is like."""
 
-    effort: str | None = None
+    effort: Effort | None = None
     format: OutputFormat | None = None
 
 

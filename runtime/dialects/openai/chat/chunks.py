@@ -50,6 +50,11 @@ from tenuto.sessions.records import PauseReason, RunStatus
 _ASKS = (PauseReason.APPROVAL, PauseReason.INPUT)
 
 
+def failed(exc: TenutoError) -> bytes:
+    """What ends a stream where something else than the run failed."""
+    return frame(one_line(ERRORS.told(exc).encode())) + DONE
+
+
 class ChunkEncoder:
     """A run's events to the frames of one stream.
 
@@ -144,7 +149,7 @@ class ChunkEncoder:
 
     def failure(self, exc: TenutoError) -> bytes:
         """What ends the stream where something else than the run failed."""
-        return frame(one_line(ERRORS.told(exc).encode())) + DONE
+        return failed(exc)
 
     def _missed(self, answer: Answer) -> bytes:
         """The answer at once, to a repeat of a request whose run has ended so long ago that its pieces are gone."""

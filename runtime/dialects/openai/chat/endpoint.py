@@ -12,7 +12,7 @@ from tenuto.errors import TenutoError
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.chat.answer import chat_answer, completion_id, several
 from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns, turns
-from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder
+from tenuto.runtime.dialects.openai.chat.chunks import ChunkEncoder, failed
 from tenuto.runtime.dialects.openai.chat.request import ChatRequest, read_chat
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.usage import TokenCount
@@ -24,6 +24,7 @@ from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import EventStream
+from tenuto.runtime.http.starting import StartingStream, comment
 from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
@@ -45,6 +46,8 @@ class ChatCompletions:
         chat = await received(request, reader)
         if chat.n > 1:
             return await self._several(request, chat)
+        if chat.stream and not self.runner.models.is_loaded(chat.turn.model):
+            return self._late(chat)
         run = await self.runner.start(chat.turn)
         if chat.stream:
             return self._stream(chat, run)
@@ -57,7 +60,18 @@ class ChatCompletions:
         tokens = await self.runner.preview(chat.turn)
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
-    def _stream(self, chat: ChatRequest, run: Follower) -> Response:
+    def _late(self, chat: ChatRequest) -> Response:
+        """The stream of an answer whose model has to be loaded first."""
+
+        async def start() -> EventStream:
+            return self._stream(chat, await self.runner.start(chat.turn))
+
+        def alive() -> bytes:
+            return comment(self.runner.models.doing(chat.turn.model))
+
+        return StartingStream(start, ERRORS, alive=alive, failure=failed)
+
+    def _stream(self, chat: ChatRequest, run: Follower) -> EventStream:
         encoder = ChunkEncoder(
             completion_id(run.leg_id),
             run.id,

@@ -5,6 +5,7 @@ A field is refused where leaving it out of account would give another answer tha
 
 from typing import Any
 
+from tenuto.pipelines.template_variables import MOST_CHARACTERS
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_STOPS, MOST_TOP_LOGPROBS
 from tenuto.runtime.dialects.refusals import Refusal
 from tenuto.sessions.ids import MOST_USER_CHARACTERS
@@ -31,9 +32,20 @@ SERVED: dict[str, str] = {
     "logprobs": "from the model's own distribution, before bias, penalties and temperature",
     "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}, with `logprobs`",
     "response_format": "`text`, `json_object`, `json_schema`; enforced by a grammar while the model writes",
+    "json_schema": "llama.cpp's name for a schema that the answer follows; `schema` of a `json_object` is the same",
     "tools": "`function`: run by the client; `mcp` with `server_label`: run by the server; other types are left out",
     "tool_choice": "`none`, `auto`, `required`, one function, `allowed_tools`",
     "parallel_tool_calls": "false: at most one call per round",
+    "continue_final_message": "whether a last message of the assistant begins the answer, which brings what comes after"
+    " it; if absent, it does",
+    "add_generation_prompt": "false only with `continue_final_message`, and true only without",
+    "reasoning_effort": "`none` turns reasoning off and others on, where the model's chat template has a switch for it;"
+    " the word itself is for templates that look at it",
+    "chat_template_kwargs": "variables of the model's chat template, such as `enable_thinking`: JSON of up to"
+    f" {MOST_CHARACTERS} characters; they count more than `reasoning_effort`",
+    "max_thinking_tokens": "the most tokens of one reasoning, after which it is closed; -1: no such limit",
+    "thinking_budget_tokens": "llama-server's name for `max_thinking_tokens`",
+    "reasoning_budget_tokens": "another of its names",
     "user": f"narrows which session a request without `session_id` continues; up to {MOST_USER_CHARACTERS} characters",
     "safety_identifier": "the same as `user`",
     "store": "false: a new session is kept in memory only; refused where the session is kept otherwise",
@@ -48,7 +60,6 @@ SERVED: dict[str, str] = {
 IGNORED: dict[str, str] = {
     "metadata": "the runtime has no use for it",
     "service_tier": "there is only one",
-    "reasoning_effort": "the models have no such setting",
     "verbosity": "the models have no such setting",
     "prompt_cache_retention": "the runtime decides what is kept",
 }
@@ -77,7 +88,6 @@ REFUSED: dict[str, Refusal] = {
 """Fields that would change the answer and are not served."""
 
 LEFT_OUT: dict[str, Refusal] = {
-    "chat_template_kwargs": Refusal(_not_empty, "chat templates are used with their own defaults"),
     "web_search_options": Refusal(_given, "an MCP server can search"),
 }
 """Fields that would change the answer, and without which clients can do: the answer's diagnostics tell of them."""

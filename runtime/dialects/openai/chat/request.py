@@ -13,9 +13,12 @@ from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, r
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.dialects.openai.users import whole_user
+from tenuto.runtime.dialects.reasoning import template_variables
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
-from tenuto.runtime.loop.requests import LeftOut, Limits, SessionMode, Turn
+from tenuto.runtime.loop.prefill import Prefill, split
+from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, SessionMode, Turn
+from tenuto.sessions.items import Item
 from tenuto.sessions.principal import Principal
 
 
@@ -44,17 +47,20 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     extended = any(field is not None for field in (session_id, wire.max_tool_rounds, wire.agent_permission))
     n = _choices(wire, session_id, key)
     tools, unknown_tools = read_tools(wire)
+    items, prefill = _begun(wire)
     turn = Turn(
         principal=principal,
         model=wire.model or None,
-        items=tuple(read_messages(wire.messages)),
+        items=items,
         session_id=session_id,
         mode=wire.session_mode or SessionMode.AUTO,
         tools=tools,
         sampling=read_sampling(wire, logprobs=_logprobs(wire)),
-        temperature=wire.temperature,
+        reasoning=Reasoning(effort=wire.reasoning_effort, budget=_thinking_tokens(wire)),
+        variables=template_variables(wire.chat_template_kwargs),
+        prefill=prefill,
         stop=tuple(wire.stop or ()),
-        response=read_format(wire.response_format),
+        response=read_format(wire),
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
         user=whole_user(wire.safety_identifier, wire.user),
@@ -94,6 +100,29 @@ def _logprobs(wire: ChatBody) -> int | None:
     if wire.top_logprobs:
         raise InvalidRequest("top_logprobs: requires logprobs: true", "top_logprobs")
     return None
+
+
+def _begun(wire: ChatBody) -> tuple[tuple[Item, ...], Prefill | None]:
+    """The items, and the beginning of the answer: as llama-server has it, and by vLLM's words for it."""
+    items, goes_on = tuple(read_messages(wire.messages)), wire.continue_final_message
+    if goes_on is False:
+        return items, None
+    before, prefill = split(items)
+    if goes_on and wire.add_generation_prompt:
+        raise InvalidRequest("continue_final_message: not with add_generation_prompt", "continue_final_message")
+    if prefill is None and (goes_on or wire.add_generation_prompt is False):
+        name = "continue_final_message" if goes_on else "add_generation_prompt"
+        raise InvalidRequest(f"{name}: the last message is no text of the assistant's to go on from", name)
+    return before, prefill
+
+
+def _thinking_tokens(wire: ChatBody) -> int | None:
+    """Below 0 there is no limit."""
+    given = (wire.max_thinking_tokens, wire.thinking_budget_tokens, wire.reasoning_budget_tokens)
+    limits = {value for value in given if value is not None and value >= 0}
+    if len(limits) > 1:
+        raise InvalidRequest("max_thinking_tokens and its other names differ; give only one", "max_thinking_tokens")
+    return limits.pop() if limits else None
 
 
 def _max_tokens(wire: ChatBody) -> int | None:

@@ -57,14 +57,23 @@ def read_tools(wire: ChatBody) -> tuple[ToolSelection, list[LeftOut]]:
     return selection, left_out
 
 
-def read_format(wire: Format | None) -> ResponseFormat | None:
+def read_format(wire: ChatBody) -> ResponseFormat | None:
     """The form of the answer; None where it is free.
 
     Raises:
         InvalidRequest: there is no schema, or it is none.
     """
-    if wire is None:
-        return None
+    form, schema = wire.response_format, wire.json_schema
+    if form is not None and schema is not None:
+        raise InvalidRequest("json_schema and response_format are both given; give only one", "json_schema")
+    if form is None:
+        return None if schema is None else response_format("json_schema", schema, "json_schema", strict=True)
+    if form.type == "json_object" and form.schema_ is not None:
+        return response_format("json_schema", form.schema_, "response_format.schema", strict=True)
+    return _format(form)
+
+
+def _format(wire: Format) -> ResponseFormat | None:
     held = wire.json_schema
     if wire.type == "json_schema" and held is None:
         raise InvalidRequest("response_format.json_schema: field required", "response_format.json_schema")

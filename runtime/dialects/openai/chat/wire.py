@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
+from tenuto.runtime.dialects.reasoning import Effort, TemplateArguments
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
 from tenuto.sessions.ids import User
@@ -170,10 +171,11 @@ class JsonSchema(Wire):
 
 
 class Format(Wire):
-    """The form of the answer."""
+    """The form of the answer. llama-server lets a `json_object` have a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
 
 
 class ChatBody(SamplingFields):
@@ -186,6 +188,7 @@ class ChatBody(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
     response_format: Format | None = None
+    json_schema: dict[str, Any] | None = None
 
     tools: Annotated[list[Tool], Field(max_length=MOST_TOOLS)] | None = None
     tool_choice: Annotated[
@@ -193,6 +196,14 @@ class ChatBody(SamplingFields):
         BeforeValidator(_choice, json_schema_input_type=Literal["none", "auto", "required"] | ToolChoiceBody | None),
     ] = None
     parallel_tool_calls: bool | None = None
+
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+    reasoning_effort: Effort | None = None
+    chat_template_kwargs: TemplateArguments | None = None
+    max_thinking_tokens: Limit | None = None
+    thinking_budget_tokens: Limit | None = None
+    reasoning_budget_tokens: Limit | None = None
 
     user: User | None = None
     safety_identifier: User | None = None

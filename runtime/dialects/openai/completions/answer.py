@@ -1,10 +1,14 @@
-"""Raw completions as a text completions answer: whole, or as the chunks of a stream. No I/O."""
+"""Raw completions as a text completions answer: whole, or as the chunks of a stream. No I/O.
+
+What is made of texts under way is a form: OpenAI's is here.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from tenuto.runtime.dialects.openai.completions.request import TextRequest
+from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.openai.completions.request import CompletionRequest, TextRequest
 from tenuto.runtime.dialects.openai.completions.shapes import (
     CompletionAnswer,
     CompletionEnvelope,
@@ -12,6 +16,7 @@ from tenuto.runtime.dialects.openai.completions.shapes import (
     FinishReason,
     TextChoiceAnswer,
 )
+from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.logprobs import TextLogprobs
 from tenuto.runtime.dialects.openai.usage import text_usage
 from tenuto.runtime.http.sse import DONE, frame, json_line, one_line
@@ -26,11 +31,35 @@ class Text:
     wanted: TextRequest
     pieces: list[str] = field(default_factory=list)
     logprobs: list[TextLogprob] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
 
     def add(self, piece: RawPiece) -> None:
         """More of it has come."""
         self.pieces.append(piece.text)
         self.logprobs += piece.logprobs
+        self.tokens += piece.tokens
+
+
+class TextForm(Protocol):
+    """What is sent of the texts of one request, each named by its index."""
+
+    def whole(self, texts: Sequence[Text], runs: Sequence[RawRun]) -> bytes:
+        """The unstreamed answer in JSON, once all texts are whole."""
+
+    def opening(self, index: int) -> bytes:
+        """What comes before a text."""
+
+    def piece(self, index: int, piece: RawPiece) -> bytes:
+        """More of a text."""
+
+    def ending(self, index: int, run: RawRun) -> bytes:
+        """What comes after a text that has not failed."""
+
+    def closing(self, runs: Sequence[RawRun]) -> bytes:
+        """What comes after all texts."""
+
+    def failure(self, error: TenutoError) -> bytes:
+        """What comes instead, where a text has failed."""
 
 
 def finish_reason(run: RawRun) -> FinishReason:
@@ -38,20 +67,49 @@ def finish_reason(run: RawRun) -> FinishReason:
     return "length" if run.was_cut else "stop"
 
 
-def completion_answer(
-    envelope: CompletionEnvelope, texts: Sequence[Text], runs: Sequence[RawRun], *, logprobs: bool
-) -> CompletionAnswer:
-    """The unstreamed answer, once all texts are whole."""
-    choices = [
-        TextChoiceAnswer(
-            text=text.wanted.before + "".join(text.pieces),
-            index=index,
-            logprobs=TextLogprobs().form(text.logprobs) if logprobs else None,
-            finish_reason=finish_reason(run),
-        )
-        for index, (run, text) in enumerate(zip(runs, texts, strict=True))
-    ]
-    return CompletionAnswer(**dict(envelope), choices=choices, usage=text_usage([run.usage for run in runs]))
+class CompletionForm:
+    """OpenAI's form."""
+
+    def __init__(self, wanted: CompletionRequest, envelope: CompletionEnvelope) -> None:
+        self._wanted, self._envelope = wanted, envelope
+        figures, logprobs = wanted.include_usage, wanted.logprobs
+        self._chunks = [
+            TextChunks(envelope, index, include_usage=figures, logprobs=logprobs) for index in range(len(wanted.texts))
+        ]
+
+    def whole(self, texts: Sequence[Text], runs: Sequence[RawRun]) -> bytes:
+        """The unstreamed answer, once all texts are whole."""
+        choices = [
+            TextChoiceAnswer(
+                text=text.wanted.before + "".join(text.pieces),
+                index=index,
+                logprobs=TextLogprobs().form(text.logprobs) if self._wanted.logprobs else None,
+                finish_reason=finish_reason(run),
+            )
+            for index, (run, text) in enumerate(zip(runs, texts, strict=True))
+        ]
+        usage = text_usage([run.usage for run in runs])
+        return CompletionAnswer(**dict(self._envelope), choices=choices, usage=usage).encode()
+
+    def opening(self, index: int) -> bytes:
+        """The prompt, where it is to be repeated; none otherwise."""
+        return self._chunks[index].echo(self._wanted.texts[index].before)
+
+    def piece(self, index: int, piece: RawPiece) -> bytes:
+        """More of a text."""
+        return self._chunks[index].piece(piece)
+
+    def ending(self, index: int, run: RawRun) -> bytes:
+        """Why a text ended."""
+        return self._chunks[index].ending(finish_reason(run))
+
+    def closing(self, runs: Sequence[RawRun]) -> bytes:
+        """The figures, where they are asked for."""
+        return closing(self._envelope, [run.usage for run in runs] if self._wanted.include_usage else None)
+
+    def failure(self, error: TenutoError) -> bytes:
+        """What went wrong."""
+        return frame(one_line(ERRORS.told(error).encode())) + DONE
 
 
 class TextChunks:

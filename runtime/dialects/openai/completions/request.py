@@ -1,13 +1,15 @@
 """A text completions request to the raw completions that it asks for."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.errors import ContextTooLong, InvalidRequest, UnsupportedParameter
 from tenuto.json_bounds import MOST_PROMPT_VALUES
 from tenuto.pipelines.base import Codec
+from tenuto.pipelines.infill import Gap
 from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
 from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
-from tenuto.runtime.dialects.prompts import prompt_tokens
+from tenuto.runtime.dialects.prompts import infill_tokens, prompt_tokens
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.models import Model, Models
@@ -44,7 +46,11 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
     """
     value = parse_object(body, MOST_PROMPT_VALUES)
     refuse(value, REFUSED)
-    wire = validate(CompletionBody, value)
+    return completion_of(validate(CompletionBody, value), models, principal)
+
+
+def completion_of(wire: CompletionBody, models: Models, principal: Principal) -> CompletionRequest:
+    """What a body means. Raises what `read_completion` does."""
     if wire.echo and wire.logprobs is not None:
         raise UnsupportedParameter("logprobs: not available for the prompt; leave out echo or logprobs", "logprobs")
     n = wire.n or 1
@@ -60,22 +66,37 @@ def read_completion(body: bytes, models: Models, principal: Principal) -> Comple
     )
 
 
+def expect_room(codec: Codec, texts: Sequence[str], context: int) -> None:
+    """Raises ContextTooLong where texts of a prompt are longer than the context could be in any tokens."""
+    try:
+        check_length(codec, texts, context)
+    except ContextTooLong as exc:
+        exc.param = "prompt"
+        raise
+
+
 def _texts(
     wire: CompletionBody, prompt: str | list[int], model: Model, n: int, principal: Principal
 ) -> list[TextRequest]:
-    sampling = replace(
-        read_sampling(wire, logprobs=wire.logprobs),
-        temperature=model.temperature if wire.temperature is None else wire.temperature,
-    )
-    if isinstance(prompt, str):
-        check_length(model.codec, [prompt], model.context)
-    tokens = prompt_tokens(model.codec, prompt)
+    sampling = read_sampling(wire, logprobs=wire.logprobs).over(model.defaults)
+    if wire.suffix:
+        tokens = _around(wire, wire.suffix, prompt, model)
+    else:
+        if isinstance(prompt, str):
+            expect_room(model.codec, [prompt], model.context)
+        tokens = prompt_tokens(model.codec, prompt)
     raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
     before = _echo(model.codec, prompt) if wire.echo else ""
     return [
         TextRequest(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)
         for number in range(n)
     ]
+
+
+def _around(wire: CompletionBody, suffix: str, prompt: str | list[int], model: Model) -> tuple[int, ...]:
+    if not isinstance(prompt, str):
+        raise InvalidRequest("suffix: the prompt before a gap is a text, not token ids", "suffix")
+    return infill_tokens(model, Gap(prompt, suffix), _max_tokens(wire), "suffix")
 
 
 def _echo(codec: Codec, prompt: str | list[int]) -> str:

@@ -25,6 +25,7 @@ class CompletionBody(SamplingFields):
     prompt: Annotated[Prompts, BeforeValidator(as_texts, json_schema_input_type=str | Ids | Prompts)]
     max_tokens: Limit | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    suffix: str | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
 
@@ -47,6 +48,7 @@ SERVED: dict[str, str] = {
     "repeat_penalty": "as for chat",
     "logit_bias": "as for chat",
     "n": f"1 to {MOST_CHOICES} texts for each prompt",
+    "suffix": "what follows the text, which then fills the gap; for models whose vocabulary has tokens for that",
     "echo": "returns the prompt before the text",
     "logprobs": f"0 to {MOST_TOP_LOGPROBS}: for the new tokens, in the older format; not with `echo`",
 }
@@ -63,7 +65,6 @@ def _given(value: Any) -> bool:
 
 
 REFUSED: dict[str, Refusal] = {
-    "suffix": Refusal(_given, "filling in the middle is not implemented"),
     "best_of": Refusal(_not_one, "every text is returned; use `n`"),
     "session_id": Refusal(_given, "sessions are for /v1/chat/completions"),
     "tools": Refusal(_given, "tools are for /v1/chat/completions"),

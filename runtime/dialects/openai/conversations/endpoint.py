@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import NotFound
+from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.dialects.openai.conversations.request import read_create, read_items, read_update
 from tenuto.runtime.dialects.openai.conversations.shapes import ConversationAnswer, DeletedConversation
 from tenuto.runtime.dialects.openai.responses.input_items import listed
@@ -24,6 +25,8 @@ from tenuto.sessions.items import item_bytes
 from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.session import Session
 
+_NAMES = {"messages": "items"}
+
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
@@ -35,7 +38,8 @@ class Conversations:
         """Begin a conversation."""
         begun = await received(request, read_create)
         id = f"conv_{uuid4().hex}"
-        return _told(await self.runner.begin_session(principal_of(request), id, begun.items, begun.metadata))
+        with naming(_NAMES):
+            return _told(await self.runner.begin_session(principal_of(request), id, begun.items, begun.metadata))
 
     async def retrieve(self, request: Request) -> Response:
         """The conversation without its items."""
@@ -67,7 +71,7 @@ class Conversations:
     async def add_items(self, request: Request) -> Response:
         """Add items at the end; no model is asked."""
         items = await received(request, read_items)
-        with _named(request) as id:
+        with _named(request) as id, naming(_NAMES):
             parts = await self.runner.add_items(principal_of(request), id, items)
         return await _list(parts, has_more=False)
 

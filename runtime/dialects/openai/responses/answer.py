@@ -66,7 +66,7 @@ class Head:
             completed_at=int(ended_at) if status == "completed" else None,
             error=_error(answer) if status == "failed" else None,
             incomplete_details=_incomplete(answer) if status == "incomplete" else None,
-            usage=_usage(answer) if answer.usage.prompt else None,
+            usage=usage_of(answer) if answer.usage.prompt else None,
             tenuto=ResponseState(session_id=answer.session_id, **state_fields(answer)),
         )
 
@@ -102,7 +102,7 @@ class Head:
             tool_choice=echo.get("tool_choice") or "auto",
             tools=[_tool(tool) for tool in echo.get("tools") or ()],
             top_logprobs=asked.top_logprobs,
-            top_p=asked.top_p,
+            top_p=1.0 if asked.top_p is None else asked.top_p,
             truncation=echo.get("truncation") or "disabled",
             metadata=echo.get("metadata") or {},
             **fields,
@@ -143,7 +143,8 @@ def _incomplete(answer: Answer) -> IncompleteDetails:
     return IncompleteDetails(reason="max_output_tokens" if length else answer.stop_reason or "interrupted")
 
 
-def _usage(answer: Answer) -> ResponseUsage:
+def usage_of(answer: Answer) -> ResponseUsage:
+    """What a response took."""
     figures = usage([answer])
     return ResponseUsage(
         input_tokens=figures.prompt_tokens,

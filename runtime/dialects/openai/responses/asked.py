@@ -2,15 +2,17 @@
 response is the same whenever it is read. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from tenuto.runtime.dialects.mcp_servers import shown_url
 from tenuto.runtime.dialects.openai.responses.callables import ClientTool
 from tenuto.runtime.dialects.openai.responses.shapes import McpTool
 from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools
 from tenuto.sessions.items import JsonObject
+from tenuto.tools.names import SEPARATOR
 from tenuto.tools.registry import Exported
 
 _ECHOED = (
@@ -43,21 +45,24 @@ class ToolList:
 class Asked:
     """What was asked.
 
-    `callables` are the client's tools by the names that the model knows. `lists` are told before the answer.
+    `callables` are the client's tools by the names that the model knows. `lists` are told before the answer. `renamed`
+    has server and name of such tools of the request's own servers as do not show them by the model's name.
     `holds_calls`: a round may need a person's word before the client may know of its calls. `approved` is the approval
-    request that is answered. `conversation` is the id of the one that was named. `temperature` None: the model's own.
+    request that is answered. `conversation` is the id of the one that was named. `temperature` and
+    `top_p` None: the model's own.
     """
 
     echo: JsonObject
     callables: Mapping[str, ClientTool]
     lists: tuple[ToolList, ...] = ()
+    renamed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     holds_calls: bool = False
     approved: str | None = None
     conversation: str | None = None
     background: bool = False
     parallel: bool = True
     temperature: float | None = None
-    top_p: float = 1.0
+    top_p: float | None = None
     top_logprobs: int = 0
 
     def to_json(self) -> JsonObject:
@@ -75,8 +80,31 @@ _ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
 
 
 def echo(body: Mapping[str, Any]) -> JsonObject:
-    """What of a request's body comes back."""
-    return {name: body[name] for name in _ECHOED if body.get(name) is not None}
+    """What of a request's body comes back. It is kept, so that no secret may be in it."""
+    echoed = {name: body[name] for name in _ECHOED if body.get(name) is not None}
+    if isinstance(tools := echoed.get("tools"), list):
+        echoed["tools"] = [without_secrets(tool) for tool in tools]
+    return echoed
+
+
+def without_secrets(tool: Any) -> Any:
+    """A tool without what its server is told in confidence."""
+    if not isinstance(tool, dict) or tool.get("type") != "mcp":
+        return tool
+    shown = {name: value for name, value in tool.items() if name not in ("headers", "authorization")}
+    if isinstance(url := shown.get("server_url"), str):
+        shown["server_url"] = shown_url(url)
+    return shown
+
+
+def renamed(listed: Listed) -> dict[str, tuple[str, str]]:
+    """The tools of which the model's name does not show the server and the server's own name."""
+    return {
+        one.name: (one.server, one.tool.spec.name)
+        for own in listed.values()
+        for one in own
+        if one.name != f"{one.server}{SEPARATOR}{one.tool.spec.name}"
+    }
 
 
 def tool_lists(tools: Tools, known: Collection[str], listed: Listed) -> tuple[ToolList, ...]:

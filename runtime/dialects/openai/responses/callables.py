@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 _LONGEST = 128
 _DIGEST = 8
 _INPUT = "input"
@@ -44,7 +46,7 @@ def wrapped(text: str) -> str:
 def unwrapped(arguments: str) -> str:
     """The text that a custom tool is called with; what the model wrote where it is not wrapped."""
     try:
-        value = json.loads(arguments)
+        value = from_json(arguments)  # what is too deep, or cannot be sent again, is a ValueError too
     except ValueError:
         return arguments
     text = value.get(_INPUT) if isinstance(value, dict) else None

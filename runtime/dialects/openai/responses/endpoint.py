@@ -1,27 +1,29 @@
 """POST /v1/responses: OpenAI's responses, with sessions and tools that the server runs; and the count of an input."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from tenuto.errors import InvalidRequest, LegNotFound, NotFound, UnknownPrevious
 from tenuto.runtime.dialects.headers import run_headers
+from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.approvals import pause_id
 from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.ids import response_id
 from tenuto.runtime.dialects.openai.responses.input import Approval
 from tenuto.runtime.dialects.openai.responses.reading import AnyLeg, as_it_stands, encoder_of, frames, servers_tools
-from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, read_count, read_responses
+from tenuto.runtime.dialects.openai.responses.request import ResponseRequest, Unlisted, read_count, read_responses
 from tenuto.runtime.dialects.openai.responses.tools import Listed
 from tenuto.runtime.dialects.openai.usage import TokenCount
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
-from tenuto.runtime.http.body import read_body, received, understood
+from tenuto.runtime.http.body import read_body, understood
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.sse import EventStream
 from tenuto.runtime.loop.follower import Follower
@@ -29,6 +31,9 @@ from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import KeepAs, Turn
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
+
+ReadT = TypeVar("ReadT", ResponseRequest, Turn)
+_NAMES = {"messages": "input", "response_format": "text.format"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +54,40 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        wanted = await self.read(await read_body(request), request)
-        leg = await self.begin(wanted)
+        async with self.reading(await read_body(request), request) as wanted:
+            leg = await self.begin(wanted)
         if wanted.request.stream:
             return self.stream(leg, wanted)
         return await self._whole(request, leg, wanted.asked, wanted.listed)
 
-    async def read(self, body: bytes, connection: HTTPConnection) -> Wanted:
-        """What a client wants. Raises what `read_responses` does, and NotFound."""
+    @asynccontextmanager
+    async def reading(self, body: bytes, connection: HTTPConnection) -> AsyncIterator[Wanted]:
+        """What a client wants, with the servers that it brings connected for the block.
+
+        Raises what `read_responses` does, what `LoopPort.connected` does, and NotFound.
+        """
         listed = servers_tools(self.runner)
         reader = partial(read_responses, headers=connection.headers, principal=principal_of(connection), listed=listed)
-        request = await understood(body, reader)
-        return Wanted(request, self._with_temperature(request), listed)
+        async with self._understood(reader, body, connection) as request:
+            yield Wanted(request, await self._with_defaults(request), listed)
+
+    @asynccontextmanager
+    async def _understood(
+        self, reader: Callable[..., ReadT | Unlisted], body: bytes, connection: HTTPConnection
+    ) -> AsyncIterator[ReadT]:
+        """What a body says, once the tools of its servers are known."""
+        read = await understood(body, reader)
+        if not isinstance(read, Unlisted):
+            yield read
+            return
+        async with self.runner.connected(principal_of(connection), read.servers) as requested:
+            again = await understood(body, partial(reader, requested=requested))
+            assert not isinstance(again, Unlisted)
+            yield again
 
     async def begin(self, wanted: Wanted) -> AnyLeg:
         """The leg that answers. Raises what the loop does, and UnknownPrevious."""
-        with _following(wanted.request.turn):
+        with following(wanted.request.turn):
             return await self._begin(wanted.request, wanted.asked)
 
     def stream(self, leg: AnyLeg, wanted: Wanted) -> EventStream:
@@ -94,16 +117,18 @@ class Responses:
         """How many tokens the model would read."""
         listed = servers_tools(self.runner)
         reader = partial(read_count, headers=request.headers, principal=principal_of(request), listed=listed)
-        turn = await received(request, reader)
-        with _following(turn):
-            tokens = await self.runner.preview(turn)
+        async with self._understood(reader, await read_body(request), request) as turn:
+            with following(turn):
+                tokens = await self.runner.preview(turn)
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
-    def _with_temperature(self, wanted: ResponseRequest) -> Asked:
-        asked = wanted.asked
-        if asked.temperature is not None:
+    async def _with_defaults(self, wanted: ResponseRequest) -> Asked:
+        asked, turn = wanted.asked, wanted.turn
+        if asked.temperature is not None and asked.top_p is not None:
             return asked
-        return replace(asked, temperature=self.runner.models.find(wanted.turn.model).temperature)
+        async with self.runner.models.using(turn.model, turn.principal.id) as model:
+            chosen = turn.sampling.over(model.defaults)
+        return replace(asked, temperature=chosen.temperature, top_p=chosen.top_p)
 
     async def _begin(self, wanted: ResponseRequest, asked: Asked) -> AnyLeg:
         """The leg that answers: of a new run, of one that gets its results, or of one that waited for a word."""
@@ -129,6 +154,7 @@ class Responses:
             message=approval.reason,
             remember=False,
             keep_as=keep_as,
+            requested=turn.tools.requested,
         )
         return Follower(run, claims=not asked.background)
 
@@ -145,10 +171,12 @@ class Responses:
 
 
 @contextmanager
-def _following(turn: Turn) -> Iterator[None]:
-    """For what fails where there is no response, or no conversation, after which the turn is to go on."""
+def following(turn: Turn) -> Iterator[None]:
+    """For what fails where there is no response, or no conversation, after which the turn is to go on. Fields have this
+    dialect's names."""
     try:
-        yield
+        with naming(_NAMES):
+            yield
     except LegNotFound:
         name = response_id(turn.after or "")
         raise UnknownPrevious(f"Previous response with id {name!r} not found.", "previous_response_id") from None

@@ -16,7 +16,8 @@ SERVED: dict[str, str] = {
     "previous_response_id": "what was said up to its end comes before the input; an unknown one is an error",
     "conversation": "the id of a conversation, to whose end the input is added; an unknown one is an error",
     "background": "the response goes on without its client, which reads it by its id; not with `store` false",
-    "tools": "`function`, `custom` and `namespace`: run by the client; `mcp` with `server_label`: run by the server",
+    "tools": "`function`, `custom` and `namespace`: run by the client; `mcp`: run by the server, which has it by its"
+    " `server_label` or is given its `server_url`",
     "tool_choice": "`none`, `auto`, `required`, one function, custom or MCP tool, `allowed_tools`",
     "parallel_tool_calls": "false: at most one call per round",
     "stream": "server-sent events; a silent stream sends `keepalive` events, which have a `sequence_number`",
@@ -27,6 +28,8 @@ SERVED: dict[str, str] = {
     "top_logprobs": f"0 to {MOST_TOP_LOGPROBS}; gives logprobs, as `include` does",
     "include": "`message.output_text.logprobs`; others are ignored",
     "text": "`format`: `text`, `json_object` or `json_schema`, enforced by a grammar while the model writes",
+    "reasoning": "`effort` `none` turns reasoning off and others on, where the model's chat template has a switch for"
+    " it; the word itself is for templates that look at it; `summary` is ignored",
     "store": "false: no response is kept, and a new session in memory only; it is found by its history all the same",
     "user": "narrows which session a request continues",
     "safety_identifier": "the same as `user`",
@@ -35,7 +38,6 @@ SERVED: dict[str, str] = {
 }
 
 IGNORED: dict[str, str] = {
-    "reasoning": "the models have no such setting; it comes back with the response",
     "stream_options": "streams are not obfuscated",
     "service_tier": "there is only one",
     "prompt_cache_retention": "the runtime decides what is kept",
@@ -64,5 +66,5 @@ REFUSED: dict[str, Refusal] = {
 }
 """Fields that would change the answer and are not served."""
 
-REFUSED_OF_MCP_TOOLS = ("server_url", "connector_id", "tunnel_id", "headers", "authorization")
-"""Servers come from the runtime's configuration alone, never from a request."""
+REFUSED_OF_MCP_TOOLS = ("connector_id", "tunnel_id")
+"""Ways to servers that lead through OpenAI."""

@@ -8,6 +8,7 @@ from typing import Any
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.openai import attachments
 from tenuto.runtime.dialects.openai.responses.callables import model_name, wrapped
+from tenuto.runtime.dialects.openai.responses.summaries import HEADING, unpacked
 from tenuto.runtime.dialects.openai.responses.wire import ELSEWHERE, InputItem, Part, Tool
 from tenuto.runtime.loop.requests import LeftOut
 from tenuto.sessions.items import (
@@ -96,6 +97,8 @@ class _Reader:
                 pass  # the run that asked knows
             case "mcp_approval_response":
                 self.found.approval = _approval(item, path)
+            case "compaction" if (summary := unpacked(item.encrypted_content)) is not None:
+                self._text.append(HEADING + summary)
             case "additional_tools":
                 self.found.tools += [(f"{path}.tools[{at}]", tool) for at, tool in enumerate(item.tools or ())]
             case "item_reference":

@@ -8,12 +8,14 @@ from typing import Literal
 from pydantic import JsonValue
 
 from tenuto.runtime.dialects.openai.responses.shapes import (
+    CompactionItem,
     CustomCallItem,
     FunctionCallItem,
     ItemStatus,
     McpCallItem,
     MessageItem,
     ReasoningItem,
+    ResponseUsage,
 )
 from tenuto.runtime.http.shape import Shape
 
@@ -63,6 +65,16 @@ class ItemList(Shape):
     first_id: str | None
     last_id: str | None
     has_more: bool
+
+
+class CompactedAnswer(Shape):
+    """A conversation in less room: the user's messages, and an item that holds a summary of all that was said."""
+
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[InputMessageItem | CompactionItem]
+    usage: ResponseUsage
 
 
 class DeletedResponse(Shape):

@@ -51,6 +51,7 @@ class Output:
         self._events, self._name = events, name
         self._callables = asked.callables
         self._servers = {one.name: one for tools in listed.values() for one in tools}
+        self._renamed = asked.renamed
         self._holds_calls, self._approved = asked.holds_calls, asked.approved
         self._items: list[Growing] = []
         self._said: Spoken | Thought | None = None
@@ -167,6 +168,8 @@ class Output:
 
     def _server_name(self, exported: str) -> tuple[str, str]:
         """The server and its own name for a tool."""
+        if exported in self._renamed:
+            return self._renamed[exported]
         found = self._servers.get(exported)
         if found is not None:
             return found.server, found.tool.spec.name

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import AsyncGenerator
 
 from tenuto.errors import TenutoError
@@ -17,7 +16,7 @@ from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.past_leg import PastLeg
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.sessions.records import RunStatus
-from tenuto.tools.registry import Exported
+from tenuto.tools.registry import by_server
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +25,7 @@ AnyLeg = Follower | PastLeg
 
 def servers_tools(runner: LoopPort) -> Listed:
     """The server's tools, by the label of their server."""
-    tools: dict[str, list[Exported]] = defaultdict(list)
-    for exported in runner.registry.list():
-        tools[exported.server].append(exported)
-    return dict(tools)
+    return by_server(runner.registry.list())
 
 
 def encoder_of(
@@ -57,7 +53,8 @@ async def frames(leg: AnyLeg, encoder: ResponseEncoder) -> AsyncGenerator[bytes,
         yield encoder.opening()
         async for _, event in leg.events():
             yield encoder.take(event)
-        yield encoder.closing(leg.snapshot(), _ended_at(leg))
+        if leg.snapshot().status is not RunStatus.RUNNING:  # else the server is stopping, and goes on with it later
+            yield encoder.closing(leg.snapshot(), _ended_at(leg))
     except TenutoError as exc:
         yield encoder.failure(exc)
     except Exception:

@@ -1,15 +1,15 @@
 """A request for a response to a turn, or to the answer to an approval: what its fields mean, and which are refused."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
-from tenuto.pipelines.backend import Sampling
+from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
 from tenuto.runtime.dialects.openai.functions import check_choice, response_format
-from tenuto.runtime.dialects.openai.responses.asked import Asked, echo, tool_lists
+from tenuto.runtime.dialects.openai.responses.asked import Asked, echo, renamed, tool_lists
 from tenuto.runtime.dialects.openai.responses.choice import read_choice
 from tenuto.runtime.dialects.openai.responses.fields import LEFT_OUT, REFUSED
 from tenuto.runtime.dialects.openai.responses.ids import leg_id
@@ -18,9 +18,11 @@ from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_t
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.users import whole_user
 from tenuto.runtime.http.body import WireT, parse_object, validate
-from tenuto.runtime.loop.requests import LeftOut, Limits, ResponseFormat, ToolSelection, Turn
+from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, ResponseFormat, ToolSelection, Turn
 from tenuto.sessions.items import Item, SystemItem
 from tenuto.sessions.principal import Principal
+from tenuto.tools.host.requested import Requested, RequestedServer
+from tenuto.tools.registry import by_server
 
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -38,18 +40,36 @@ class ResponseRequest:
     asked: Asked = field(repr=False)
 
 
-def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> ResponseRequest:
-    """Read a request's body and headers (lower-case names); `listed` are the server's tools.
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """A request that brings servers by their URLs: it is understood when their tools are known."""
+
+    servers: Sequence[RequestedServer] = field(repr=False)
+
+
+def read_responses(
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    principal: Principal,
+    listed: Listed,
+    requested: Requested | None = None,
+) -> ResponseRequest | Unlisted:
+    """Read a request's body and headers (lower-case names); `listed` are the server's tools, `requested` the servers
+    that it brings, once they are connected.
 
     Raises:
         InvalidRequest: it cannot be understood; UnsupportedParameter for what is known and not served.
     """
     value, wire = _read(body, ResponsesBody)
-    said, tools = _said(wire, listed)
-    selection = _selection(wire, tools, listed)
+    brought = _brought(requested)
+    said, tools = _said(wire, {**listed, **brought})
+    if tools.requested and requested is None:
+        return Unlisted(tools.requested)
+    listed = {**listed, **brought}
+    selection = replace(_selection(wire, tools, listed), requested=requested)
     named = session_of(headers)
-    session_id = _session(wire, headers)
-    key = idempotency_key(headers)
+    session_id, key = _session(wire, headers), idempotency_key(headers)
     if wire.background and wire.store is False:
         raise InvalidRequest("background: a response that is made in the background is stored", "background")
     turn = Turn(
@@ -58,8 +78,8 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
         items=_items(wire, said),
         session_id=session_id,
         tools=selection,
-        sampling=Sampling(top_p=1.0 if wire.top_p is None else wire.top_p, logprobs=_logprobs(wire)),
-        temperature=wire.temperature,
+        sampling=AskedSampling(wire.temperature, top_p=wire.top_p, logprobs=_logprobs(wire)),
+        reasoning=_reasoning(wire),
         response=_format(wire),
         limits=Limits(max_tokens=_limit(wire.max_output_tokens), max_tool_rounds=wire.max_tool_calls),
         user=whole_user(wire.safety_identifier, wire.user),
@@ -74,32 +94,60 @@ def read_responses(body: bytes, headers: Mapping[str, str], *, principal: Princi
         idempotency_key=key,
         body_digest=None if key is None else body_digest(session_id, body),
     )
-    asked = Asked(
-        echo(value),
-        tools.callables,
-        tool_lists(tools, said.listed, listed),
-        holds_calls=bool(tools.servers) or not selection.given,
-        approved=None if said.approval is None else said.approval.request_id,
-        conversation=None if wire.conversation is None else wire.conversation.id,
-        background=wire.background is True,
-        parallel=selection.parallel,
-        temperature=wire.temperature,
-        top_p=turn.sampling.top_p,
-        top_logprobs=turn.sampling.logprobs or 0,
-    )
+    lists = tool_lists(tools, said.listed, listed)
+    asked = replace(_asked(value, wire, said, tools, turn), lists=lists, renamed=renamed(brought))
     return ResponseRequest(turn, wire.stream is True, said.approval, asked)
 
 
-def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal, listed: Listed) -> Turn:
+def _asked(value: dict[str, Any], wire: ResponsesBody, said: Input, tools: Tools, turn: Turn) -> Asked:
+    """What the response shows of the request, but for the tools of servers."""
+    return Asked(
+        echo(value),
+        tools.callables,
+        holds_calls=bool(tools.servers) or not turn.tools.given,
+        approved=None if said.approval is None else said.approval.request_id,
+        conversation=None if wire.conversation is None else wire.conversation.id,
+        background=wire.background is True,
+        parallel=turn.tools.parallel,
+        temperature=wire.temperature,
+        top_p=wire.top_p,
+        top_logprobs=turn.sampling.logprobs or 0,
+    )
+
+
+def read_count(
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    principal: Principal,
+    listed: Listed,
+    requested: Requested | None = None,
+) -> Turn | Unlisted:
     """Read a request that asks how many tokens an input has. Raises as `read_responses` does."""
-    _, wire = _read(body, InputBody)
+    return read_prompt(parse_object(body), headers, principal=principal, listed=listed, requested=requested)
+
+
+def read_prompt(
+    value: dict[str, Any],
+    headers: Mapping[str, str],
+    *,
+    principal: Principal,
+    listed: Listed,
+    requested: Requested | None = None,
+) -> Turn | Unlisted:
+    """What a model reads of a request, and nothing of how it is to answer. Raises as `read_responses` does."""
+    wire = _checked(value, InputBody)
+    listed = {**listed, **_brought(requested)}
     said, tools = _said(wire, listed)
+    if tools.requested and requested is None:
+        return Unlisted(tools.requested)
     return Turn(
         principal=principal,
         model=wire.model or None,
         items=_items(wire, said),
         session_id=_session(wire, headers),
-        tools=_selection(wire, tools, listed),
+        tools=replace(_selection(wire, tools, listed), requested=requested),
+        reasoning=_reasoning(wire),
         response=_format(wire),
         is_appended=wire.conversation is not None,
         after=_previous(wire),
@@ -107,13 +155,28 @@ def read_count(body: bytes, headers: Mapping[str, str], *, principal: Principal,
     )
 
 
+def _reasoning(wire: InputBody) -> Reasoning:
+    return Reasoning(effort=None if wire.reasoning is None else wire.reasoning.effort)
+
+
 def _read(body: bytes, form: type[WireT]) -> tuple[dict[str, Any], WireT]:
     value = parse_object(body)
+    return value, _checked(value, form)
+
+
+def _checked(value: dict[str, Any], form: type[WireT]) -> WireT:
     for name, refusal in REFUSED.items():
         if name in value and refusal.is_used(value[name]):
             raise UnsupportedParameter(f"{name} is not supported; leave it out: {refusal.words}", name)
     refuse_of_tools(value.get("tools"))
-    return value, validate(form, value)
+    return validate(form, value)
+
+
+def _brought(requested: Requested | None) -> Listed:
+    """The tools of the servers that a request brings."""
+    if requested is None:
+        return {}
+    return {server.label: [] for server in requested.servers} | by_server(requested.tools)
 
 
 def _session(wire: InputBody, headers: Mapping[str, str]) -> str | None:

@@ -156,6 +156,14 @@ class ResponseUsage(Shape):
     tenuto: CacheUseAnswer = Field(description="How many of the input's tokens were computed or cached, and why.")
 
 
+class CompactionItem(Shape):
+    """What was said, summarized. Clients send it back in the place of all that."""
+
+    id: str
+    type: Literal["compaction"]
+    encrypted_content: str
+
+
 class ResponseError(Shape):
     """Why a response failed."""
 

@@ -79,6 +79,8 @@ class _Socket:
         self._waiting: deque[bytes] = deque()
         self._past: Past | None = None
         self._last_sent = b""
+        self._has_ended = False
+        """Whether the last stream was sent to its end."""
         self._is_gone = False
         self._ends_at = anyio.current_time() + LIFE_S
 
@@ -111,12 +113,16 @@ class _Socket:
 
     async def _answer(self, body: bytes) -> None:
         created = await understood(body, partial(read_created, past=self._past))
-        wanted = _echoing(await self._responses.read(created.body, self._websocket), created)
-        if created.generates:
-            stream = self._responses.stream(await self._responses.begin(wanted), wanted)
-        else:
-            stream = self._prepared(wanted)
+        async with self._responses.reading(created.body, self._websocket) as read:
+            wanted = _echoing(read, created)
+            if created.generates:
+                stream = self._responses.stream(await self._responses.begin(wanted), wanted)
+            else:
+                stream = self._prepared(wanted)
+        self._has_ended = False
         await stream(self._websocket.scope, self._watch, self._send)
+        if not self._has_ended:
+            raise ClientGone
         self._past = None
         if created.items is not None:
             remembered = partial(past_of, items=created.items, after=created.after)
@@ -124,7 +130,7 @@ class _Socket:
 
     def _prepared(self, wanted: Wanted) -> EventStream:
         """The events of a response that the model is not asked for: the next one says what it begins with."""
-        model = self._responses.runner.models.find(wanted.request.turn.model).id
+        model = self._responses.runner.models.meant(wanted.request.turn.model).id
         head = Head(response_id(uuid4().hex), wanted.asked, model, time.time(), stored=False)
         encoder = ResponseEncoder(head, {}, streamed=True)
 
@@ -153,6 +159,7 @@ class _Socket:
                 await self._websocket.send_text(data.decode())
             except WebSocketDisconnect:
                 raise ClientGone from None
+        self._has_ended = not message.get("more_body", True)
 
     async def _tell(self, exc: TenutoError) -> None:
         headers = error_headers(exc)

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenuto.errors import InvalidRequest, UnsupportedParameter
+from tenuto.runtime.dialects.mcp_servers import Fields, requested_server
 from tenuto.runtime.dialects.openai.functions import expect_fit, function_spec
 from tenuto.runtime.dialects.openai.responses.callables import ClientTool, model_name, wrapper
 from tenuto.runtime.dialects.openai.responses.fields import REFUSED_OF_MCP_TOOLS
 from tenuto.runtime.dialects.openai.responses.wire import AllowedTools, Approvals, FunctionWire, Tool
 from tenuto.runtime.loop.requests import LeftOut
 from tenuto.sessions.items import ToolSpec
+from tenuto.tools.host.requested import RequestedServer
 from tenuto.tools.registry import Exported
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -23,12 +25,14 @@ Listed = Mapping[str, Sequence[Exported]]
 @dataclass(slots=True)
 class Tools:
     """What a request's tools are: those of the client by their places, and the servers' by label. `callables` has the
-    client's by the names that the model knows, `asks` what a person must approve."""
+    client's by the names that the model knows, `asks` what a person must approve, and `requested` the servers that are
+    given by their URLs."""
 
     client: dict[str, ToolSpec] = field(default_factory=dict)
     callables: dict[str, ClientTool] = field(default_factory=dict)
     servers: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     asks: list[str] = field(default_factory=list)
+    requested: list[RequestedServer] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
 
 
@@ -42,7 +46,7 @@ def refuse_of_tools(tools: Any) -> None:
         for name in REFUSED_OF_MCP_TOOLS if isinstance(tool, dict) and tool.get("type") == "mcp" else ():
             if tool.get(name) is not None:
                 path = f"tools[{index}].{name}"
-                raise UnsupportedParameter(f"{path}: MCP servers come from the runtime's configuration", path)
+                raise UnsupportedParameter(f"{path} is not served; give the server's own address as server_url", path)
 
 
 def read_tools(wire: Iterable[tuple[str, Tool]], listed: Listed) -> Tools:
@@ -115,8 +119,31 @@ def _add_server(tools: Tools, tool: Tool, listed: Listed, path: str) -> None:
         raise InvalidRequest(f"{path}.server_label: {label!r} is given twice", f"{path}.server_label")
     own = listed.get(label, ())
     tools.servers[label] = None if tool.allowed_tools is None else _named(tool.allowed_tools, own)
+    if tool.server_url is not None:
+        tools.requested.append(_requested(tool, label, tool.server_url, path))
+        tools.asks += _asked_of_requested(tool.require_approval, own)
+        return
+    for name, value in (("headers", tool.headers), ("authorization", tool.authorization)):
+        if value is not None:
+            raise InvalidRequest(f"{path}.{name}: is for a server with a server_url", f"{path}.{name}")
     if tool.require_approval is not None:
         tools.asks += _asked(tool.require_approval, own)
+
+
+def _requested(tool: Tool, label: str, url: str, path: str) -> RequestedServer:
+    fields = Fields(f"{path}.server_label", f"{path}.server_url", f"{path}.headers", f"{path}.authorization")
+    return requested_server(label, url, fields, headers=tool.headers, token=tool.authorization)
+
+
+def _asked_of_requested(rules: Approvals | None, own: Sequence[Exported]) -> list[str]:
+    """All tools of a server with a URL need approval, but for those of which the request says that they do not."""
+    if rules is None or (rules.is_for_all and rules.always is not None):
+        return [one.name for one in own]
+    if rules.is_for_all:
+        return []
+    free = set(_exported(_named(rules.never, own), own) if rules.never is not None else ())
+    asked = set(_exported(_named(rules.always, own), own) if rules.always is not None else ())
+    return [one.name for one in own if one.name in asked or one.name not in free]
 
 
 def _asked(rules: Approvals, own: Sequence[Exported]) -> list[str]:

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from tenuto.runtime.dialects.mcp_servers import MOST_HEADERS
 from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, Limit
+from tenuto.runtime.dialects.reasoning import Effort
 from tenuto.runtime.http.body import Wire, at_most
 from tenuto.sessions.ids import User
 from tenuto.sessions.metadata import MOST_PAIRS, Metadata
@@ -47,6 +49,8 @@ ELSEWHERE = frozenset(
 def _only_read(value: Any) -> Any:
     """An item of elsewhere may have any form, and so may what lists tools."""
     kind = value.get("type") if isinstance(value, dict) else None
+    if kind == "compaction":
+        return {name: value[name] for name in ("type", "encrypted_content") if name in value}
     if isinstance(kind, str) and kind in ELSEWHERE:
         return {"type": kind}
     if kind == "mcp_list_tools":
@@ -146,6 +150,9 @@ class Tool(FunctionWire):
     type: str
     tools: list[FunctionWire] | None = None
     server_label: Annotated[str, Field(min_length=1)] | None = None
+    server_url: str | None = None
+    headers: Annotated[dict[str, str] | None, at_most(MOST_HEADERS)] = None
+    authorization: str | None = None
     allowed_tools: Annotated[
         AllowedTools | None, BeforeValidator(_allowed, json_schema_input_type=AllowedTools | list[str] | None)
     ] = None
@@ -176,6 +183,7 @@ class InputItem(Wire):
     approval_request_id: str | None = None
     approve: bool | None = None
     reason: str | None = None
+    encrypted_content: Any = None
     tools: list[AnyTool] | None = None
 
 
@@ -217,7 +225,7 @@ class TextBody(Wire):
 class ReasoningBody(Wire):
     """What is asked of the reasoning."""
 
-    effort: str | None = None
+    effort: Effort | None = None
     summary: str | None = None
 
 
@@ -227,14 +235,18 @@ class ConversationBody(Wire):
     id: str
 
 
+WholeInput = Annotated[
+    Annotated[list[AnyItem], Field(max_length=MOST_ITEMS)] | None,
+    BeforeValidator(_items, json_schema_input_type=str | list[InputItem] | None),
+]
+"""A text, or items."""
+
+
 class InputBody(Wire):
     """What the model reads, and how it may answer: the fields that counting tokens has too. None: not said."""
 
     model: str | None = None
-    input: Annotated[
-        Annotated[list[AnyItem], Field(max_length=MOST_ITEMS)] | None,
-        BeforeValidator(_items, json_schema_input_type=str | list[InputItem] | None),
-    ] = None
+    input: WholeInput = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: Annotated[
@@ -250,6 +262,16 @@ class InputBody(Wire):
     reasoning: ReasoningBody | None = None
     text: TextBody | None = None
     truncation: Literal["auto", "disabled"] | None = None
+
+
+class CompactBody(Wire):
+    """A conversation that is to be compacted. None: not said."""
+
+    model: str | None = None
+    input: WholeInput = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    prompt_cache_key: Any = None
 
 
 class ResponsesBody(InputBody):

@@ -1,0 +1,26 @@
+"""The format of Llama 3: a turn that calls is one JSON object with a name and parameters.
+
+A call of a built-in tool may follow <|python_tag|>; it is read in the same form.
+"""
+
+import re
+
+from tenuto.pipelines.formats.base import Surroundings
+from tenuto.pipelines.formats.block import Block
+from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
+from tenuto.pipelines.formats.json_body import JsonBody
+from tenuto.pipelines.formats.json_call import Keys
+
+_BODY = JsonBody(Keys(arguments="parameters", before=("type",)), ends=True)
+_BLOCKS = (Block(_BODY), Block(_BODY, call_open="<|python_tag|>"))
+_CALL = re.compile(r'^[^{]*\{"name": "f", "parameters": \{"a": "b"\}\}')
+
+
+def detect(surroundings: Surroundings) -> CallFormat | None:
+    """The format, if this model's template speaks it."""
+    return of(surroundings) if _CALL.search(surroundings.call) else None
+
+
+def of(surroundings: Surroundings) -> CallFormat:
+    """The format as this model has it."""
+    return CallFormat("llama3", surroundings.vocabulary, _BLOCKS, reasoning_of(surroundings))

@@ -1,0 +1,20 @@
+"""The format of Phi 4 mini: a JSON list of calls between <|tool_call|> and <|/tool_call|>."""
+
+from tenuto.pipelines.formats.base import Surroundings
+from tenuto.pipelines.formats.block import Block
+from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
+from tenuto.pipelines.formats.json_body import JsonBody
+
+_LIST = Block(JsonBody(ends=True), opener="<|tool_call|>", separator=", ", closer="<|/tool_call|>", listed=True)
+_FUNCTOOLS = Block(JsonBody(ends=True), opener="functools", separator=", ", listed=True)
+"""As the models write it without the special tokens."""
+
+
+def detect(surroundings: Surroundings) -> CallFormat | None:
+    """The format, if this model's template writes the list of tools as this family does; it never writes a call."""
+    return of(surroundings) if "<|tool|>" in surroundings.template and "<|/tool|>" in surroundings.template else None
+
+
+def of(surroundings: Surroundings) -> CallFormat:
+    """The format as this model has it."""
+    return CallFormat("phi4", surroundings.vocabulary, (_LIST, _FUNCTOOLS), reasoning_of(surroundings))

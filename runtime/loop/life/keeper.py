@@ -1,0 +1,334 @@
+"""The owner of all models: loads one when it is asked for, unloads it when it is idle or others need its room.
+
+A load is one task, whoever waits for it; so is an unload. What they find and leave is in the table, and only here does
+a model come into another state. A model is unloaded under nobody: it takes nothing new, and is freed when the last who
+uses it has given it back.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from tenuto.errors import Conflict, InvalidRequest, NoRoomForModel, ShuttingDown, TenutoError
+from tenuto.runtime.loop.life.accountant import Accountant
+from tenuto.runtime.loop.life.entry import Entry, Waiter
+from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded, Loads
+from tenuto.runtime.loop.life.room import Room
+from tenuto.runtime.loop.life.states import ModelState, ModelTrigger
+from tenuto.runtime.loop.life.table import Table
+from tenuto.runtime.loop.life.versions import FOR_ROOM, Versions
+from tenuto.runtime.loop.model import AnyModel
+from tenuto.runtime.loop.shelf import LoadOptions, Standing
+from tenuto.sessions.shares import Shares
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.5
+RETRY_S = 5.0
+"""A load that failed is tried again by requests that come after so long; those before hear what went wrong."""
+
+
+class Keeper(Table):
+    """A `Shelf`. Event-loop thread only, but for what `Table` has. A context manager: leaving it frees all models."""
+
+    def __init__(
+        self,
+        loads: Loads,
+        available: Sequence[Available],
+        settings: LifeSettings | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        settings = settings or LifeSettings()
+        super().__init__(available, settings, catalogue)
+        self.accountant = Accountant(settings.budget)
+        self._room = Room(self.accountant, self._entries.values, self._unload)
+        self._versions = Versions(loads, self.accountant, self._room)
+        self._places: Shares[Waiter] = Shares(
+            "the queue of requests that wait for a model", settings.most_waiting, lambda _: False
+        )
+        self._is_closed = self._is_starting = False
+
+    async def __aenter__(self) -> Self:
+        """Take requests."""
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._tend)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Free all. A load that is under way is given up; who waits is refused."""
+        self._is_closed = True
+        self._group.cancel_scope.cancel()
+        if isinstance(error, Exception):  # goes on as it is, not in a group: nothing here can have caused it
+            kind = error = trace = None
+        for entry in self._entries.values():
+            self._refuse(entry, ShuttingDown("the server is stopping"))
+        try:
+            await self._group.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for entry in self._entries.values():
+                    for loaded in (*entry.retired, *([] if entry.loaded is None else [entry.loaded])):
+                        await loaded.stop()
+
+    # Commands.
+
+    async def begin(self) -> None:
+        """Load what was named at the start, one after the other, before there are requests. From then on it is known
+        what each makes. Raises what a load raises."""
+        self._is_starting = True
+        for entry in list(self._entries.values()):
+            model = await self.loaded_for(entry.available.id, _COMMAND, math.inf)
+            model.uses.give_back()
+            entry.available = replace(entry.available, kind=model.kind)
+        self._is_starting = False
+
+    async def loaded_for(self, id: str, principal: str, wait_s: float | None = None) -> AnyModel:
+        """A model once it is loaded, in use until `uses.give_back`."""
+        entry = self._entry(id)
+        if entry.state is ModelState.LOADED and entry.loaded is not None:
+            entry.loaded.model.uses.take()
+            return entry.loaded.model
+        now = time.monotonic()
+        if entry.state is ModelState.FAILED and entry.error is not None and now - entry.since < RETRY_S:
+            raise entry.error
+        if self._is_closed:
+            raise ShuttingDown("the server is stopping")
+        waiter = Waiter()
+        self._places.admit(waiter, principal, now, RETRY_S)
+        entry.waiters.append(waiter)
+        try:
+            self._begin(entry)
+            await self._done(waiter, entry, self.settings.wait_s if wait_s is None else wait_s)
+        except BaseException:
+            if waiter.model is not None:
+                waiter.model.uses.give_back()
+            raise
+        finally:
+            self._places.remove(waiter)
+            if waiter in entry.waiters:
+                entry.waiters.remove(waiter)
+                self._nobody(entry)
+        assert waiter.model is not None, "it is done"
+        return waiter.model
+
+    async def _done(self, waiter: Waiter, entry: Entry, wait_s: float) -> None:
+        """Wait for the end of a load. Raises what ended it, and NoRoomForModel where it lasts for too long."""
+        with anyio.move_on_after(wait_s):
+            await waiter.done.wait()
+        if waiter.error is not None:
+            raise waiter.error
+        if not waiter.done.is_set():
+            why = self._room.told()
+            if entry.state is ModelState.LOADING and entry.doing != FOR_ROOM:
+                why = f"{entry.doing} for longer than {wait_s:g} s"
+            raise NoRoomForModel(f"the room for the model {entry.available.id!r} ({why})", RETRY_S)
+
+    async def load(self, id: str, principal: str, options: LoadOptions) -> Standing:
+        """Load a model by command; what keeps it changes where the options say so.
+
+        Raises:
+            InvalidRequest: a source is given, and it is no swap.
+        """
+        if options.source is not None and not options.is_swap:
+            raise InvalidRequest("source: only what replaces a model has another source; set swap", "source")
+        entry = self._entry(id)
+        if options.is_swap:
+            await self.swap(id, options.source or entry.available.source)
+        else:
+            if entry.state is ModelState.FAILED:
+                entry.since = -RETRY_S  # who asks by command wants it tried now
+            (await self.loaded_for(id, principal)).uses.give_back()
+        entry.is_pinned = entry.is_pinned if options.pin is None else options.pin
+        entry.keep_s = entry.keep_s if options.keep_s is None else options.keep_s
+        return self.standing(id)
+
+    async def unload(self, id: str, wait_s: float) -> Standing:
+        """Unload a model by command; where it is in use, when nobody uses it any more. Returns when it is freed, or
+        after so long.
+
+        Raises:
+            Conflict: it is being loaded.
+        """
+        entry = self._entry(id)
+        if entry.state is ModelState.LOADING or entry.is_swapping:
+            raise Conflict(f"the model {id!r} is being loaded; unload it when that is done")
+        if entry.state is ModelState.LOADED:
+            self._unload(entry)
+        with anyio.move_on_after(wait_s):
+            if entry.state is ModelState.UNLOADING:
+                await entry.changed.wait()
+        return self.standing(id)
+
+    async def swap(self, id: str, source: str) -> None:
+        """Load a version of a model beside the present one, and let new requests go to it. A failed load changes
+        nothing.
+
+        The one before stays for those who use it, and is freed after them.
+
+        Raises:
+            Conflict: it is being loaded or unloaded.
+            ModelLoadFailed: it cannot be loaded; NoRoomForModel: there was no room for both.
+        """
+        entry = self._entry(id)
+        new = replace(entry.available, source=source, version="" if source == entry.named else source)
+        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
+            await self._load_as(entry, new)
+            return
+        if entry.state is not ModelState.LOADED or entry.is_swapping or entry.retired:
+            raise Conflict(
+                f"the model {id!r} is {entry.state} or being replaced; load it, or try again when that is done"
+            )
+        entry.is_swapping = True
+        placeholder, waiter = Entry(new), Waiter()
+        self._start(partial(self._swap, entry, placeholder, waiter))
+        try:
+            await self._done(waiter, placeholder, self.settings.wait_s)
+        except BaseException:
+            self._room.withdraw(placeholder)
+            raise
+
+    async def _load_as(self, entry: Entry, new: Available) -> None:
+        """Load another version of a model that is not loaded. A failed load changes nothing."""
+        before, entry.available, entry.since = entry.available, new, -RETRY_S
+        try:
+            (await self.loaded_for(before.id, _COMMAND)).uses.give_back()
+        except BaseException:
+            entry.available = before
+            entry.since = -RETRY_S
+            raise
+
+    async def _swap(self, entry: Entry, placeholder: Entry, waiter: Waiter) -> None:
+        try:
+            loaded = await self._versions.load(placeholder)
+        except TenutoError as error:
+            waiter.error = error
+        else:
+            if loaded is not None:
+                self._replace(entry, loaded)
+        finally:
+            entry.is_swapping = False
+            waiter.done.set()
+            self._room.arrange()
+
+    def keep(self, id: str, keep_s: float | None) -> None:
+        """From now on a model stays loaded for so long without use, where requests decide that; None: until its room is
+        needed."""
+        entry = self._entry(id)
+        if not (entry.available.is_named and self.settings.named_stay):
+            entry.keep_s = keep_s
+
+    # Loads.
+
+    def _begin(self, entry: Entry) -> None:
+        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
+            entry.on(ModelTrigger.LOAD)
+            entry.error = None
+            self._start(partial(self._load, entry))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._is_closed:
+            raise ShuttingDown("the server is stopping")
+        self._group.start_soon(work)
+
+    def _nobody(self, entry: Entry) -> None:
+        """One has left who waited: a load for nobody that still waits for room is given up."""
+        if not entry.waiters and entry.state is ModelState.LOADING:
+            self._room.withdraw(entry)
+
+    async def _load(self, entry: Entry) -> None:
+        try:
+            loaded = await self._versions.load(entry)
+        except TenutoError as error:
+            entry.error = error
+            entry.on(ModelTrigger.FAIL)
+            if not self._is_starting:  # else it ends the start, which tells it
+                logger.warning("the model %s cannot be loaded: %s", entry.available.id, error)
+            self._refuse(entry, error)
+            return
+        if loaded is None:
+            entry.on(ModelTrigger.ABANDON)
+            if entry.waiters:  # they came at this moment
+                self._begin(entry)
+            return
+        entry.loaded = loaded
+        entry.loads += 1
+        entry.on(ModelTrigger.READY)
+        loaded.model.uses.changed = self._room.arrange
+        waiters, entry.waiters = entry.waiters, []
+        for waiter in waiters:
+            loaded.model.uses.take()
+            waiter.model = loaded.model
+            waiter.done.set()
+
+    def _refuse(self, entry: Entry, error: TenutoError) -> None:
+        waiters, entry.waiters = entry.waiters, []
+        for waiter in waiters:
+            waiter.error = error
+            waiter.done.set()
+
+    # Unloads.
+
+    def _unload(self, entry: Entry) -> None:
+        loaded = entry.loaded
+        assert loaded is not None, "it is loaded"
+        entry.on(ModelTrigger.UNLOAD)
+        loaded.model.uses.closed = entry.available.id
+        self._group.start_soon(self._free, entry, loaded)
+
+    async def _free(self, entry: Entry, loaded: Loaded) -> None:
+        await self._versions.free(loaded)
+        entry.loaded = None
+        entry.unloads += 1
+        entry.on(ModelTrigger.FREED)
+        self._versions.give(loaded)
+        if entry.waiters:
+            self._begin(entry)
+
+    def _replace(self, entry: Entry, loaded: Loaded) -> None:
+        old = entry.loaded
+        assert old is not None, "what is replaced is loaded"
+        entry.loaded, entry.available = loaded, loaded.available
+        entry.loads += 1
+        loaded.model.uses.changed = self._room.arrange
+        entry.retired.append(old)
+        self._group.start_soon(self._retire, entry, old)
+
+    async def _retire(self, entry: Entry, old: Loaded) -> None:
+        """Keep a version as long as runs go on with it, then free it."""
+        uses = old.model.uses
+        for _ in range(int(self.settings.finish_s / TICK_S) if self.settings.finishes else 0):
+            if not uses.waits:
+                break
+            await anyio.sleep(TICK_S)
+        uses.closed = entry.available.id
+        await self._versions.free(old)
+        entry.retired.remove(old)
+        entry.unloads += 1
+        self._versions.give(old)
+
+    async def _tend(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            now = time.monotonic()
+            for entry in _idle(self._entries.values(), now):
+                logger.info("the model %s is idle and is unloaded", entry.available.id)
+                self._unload(entry)
+            self._room.arrange()
+
+
+_COMMAND = "a command"
+
+
+def _idle(entries: Iterable[Entry], now: float) -> list[Entry]:
+    """The entries that nobody has used for as long as they are kept."""
+    found = ((entry, entry.idle_s(now), entry.keep_s) for entry in entries if entry.may_go)
+    return [entry for entry, idle, keep in found if idle is not None and keep is not None and idle >= keep]

@@ -1,0 +1,90 @@
+"""What the owner of models asks of whoever can load one: values and Protocols alone."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tenuto.runtime.loop.model import AnyModel, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """A model that can be loaded: its public id, and what `--model` would take for it."""
+
+    id: str
+    source: str
+    kind: Kind = "text"
+    is_named: bool = True
+    """Whether it was named when the server was started."""
+    version: str = ""
+    """Tells versions of one model apart; empty where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LifeSettings:
+    """What all models are held to. `budget`: bytes of weights and caches together; None: no bound.
+
+    `keep_s`: for how long a model stays loaded that nobody uses; None: until its room is needed. `wait_s`: how long a
+    request waits for its model. `finishes`: whether runs that wait go on with the version that they began with.
+    """
+
+    budget: int | None = None
+    keep_s: float | None = None
+    wait_s: float = 300.0
+    pins: frozenset[str] = frozenset()
+    most_waiting: int = 256
+    finishes: bool = True
+    named_stay: bool = False
+    """Whether no request decides how long those stay that were named at the start."""
+    finish_s: float = 3600.0
+    """A version that was replaced is freed after so long, if only runs that wait would need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model that has been found, and fetched where that was needed. `nbytes`: the most that it takes once it is
+    loaded, weights and caches together. `plan` is the loader's own affair."""
+
+    available: Available
+    nbytes: int
+    plan: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A model that is loaded. `stop` ends its engine and frees its caches; `is_freed` says whether the weights have
+    gone too, with the last request that read something with them."""
+
+    available: Available
+    model: AnyModel
+    nbytes: int
+    stop: Callable[[], Awaitable[None]]
+    is_freed: Callable[[], bool] = lambda: True
+
+
+class Loads(Protocol):
+    """Loads models. Event-loop thread only; what takes long happens in threads."""
+
+    async def prepare(self, available: Available, budget: int | None) -> Prepared:
+        """Find it, fetch it, and plan what it takes of a budget, read nothing of its weights yet.
+
+        Raises:
+            ModelLoadFailed: there is none, or it can never fit.
+        """
+
+    async def load(self, prepared: Prepared, loaded: int) -> Loaded:
+        """Load it beside so many others.
+
+        Raises:
+            ModelLoadFailed: the text says what is wrong and what to do.
+        """
+
+
+class Catalogue(Protocol):
+    """Models that can be loaded without having been named at the start: a store of pulled models. Any thread; short."""
+
+    def list(self) -> Sequence[Available]:
+        """All of them."""
+
+    def find(self, id: str) -> Available | None:
+        """One of them."""

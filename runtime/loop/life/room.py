@@ -1,0 +1,105 @@
+"""Room for models: claims of loads on the budget, granted in order, and which models give way for them. No task."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import anyio
+
+from tenuto.errors import ModelLoadFailed
+from tenuto.runtime.loop.life.accountant import Accountant
+from tenuto.runtime.loop.life.entry import Entry
+from tenuto.runtime.loop.life.states import ModelState
+
+FAIR_S = 1.0
+"""How long a load waits for a model that nobody uses. After that one that is in use takes nothing new until it has made
+room: else a model that is always in use would keep another out for ever."""
+
+
+@dataclass(eq=False, slots=True)
+class Claim:
+    """What a load wants of the budget. It is `granted` when that is held for it, or nobody wants it any more."""
+
+    entry: Entry
+    nbytes: int
+    granted: anyio.Event = field(default_factory=anyio.Event)
+    is_withdrawn: bool = False
+    since: float = field(default_factory=time.monotonic)
+
+
+class Room:
+    """Event-loop thread only. `unload` begins to unload a model, which gives its bytes back when it is done."""
+
+    def __init__(self, accountant: Accountant, entries: Callable[[], Iterable[Entry]], unload: Callable[[Entry], None]):
+        self._accountant, self._entries, self._unload = accountant, entries, unload
+        self._claims: deque[Claim] = deque()
+
+    def claim(self, entry: Entry, nbytes: int) -> Claim:
+        """Claim so much for a load.
+
+        Raises:
+            ModelLoadFailed: it would not fit if everything else that can go had gone.
+        """
+        budget = self._accountant.budget
+        pinned = sum(self._held(one) for one in self._entries() if one.is_pinned and one is not entry)
+        if budget is not None and nbytes + pinned > budget:
+            beside = f", of which pinned models hold {pinned}" if pinned else ""
+            raise ModelLoadFailed(
+                f"{entry.available.id} takes up to {nbytes} bytes with its caches, and the budget of all models"
+                f" (--model-memory) is {budget}{beside}; raise it, or lower --cache-bytes, --host-cache-bytes, --slots"
+                " or --context"
+            )
+        claim = Claim(entry, nbytes)
+        self._claims.append(claim)
+        self.arrange()
+        return claim
+
+    def withdraw(self, entry: Entry) -> bool:
+        """Nobody wants a model any more; True where its load still waited for room."""
+        for claim in [one for one in self._claims if one.entry is entry]:
+            self._claims.remove(claim)
+            claim.is_withdrawn = True
+            claim.granted.set()
+            self.arrange()
+            return True
+        return False
+
+    def arrange(self) -> None:
+        """Grant what fits, in order, and begin to make room for what does not."""
+        while self._claims:
+            claim = self._claims[0]
+            if not self._accountant.fits(claim.nbytes):
+                self._make(claim)
+                return
+            self._claims.popleft()
+            self._accountant.take(claim, claim.nbytes)
+            claim.granted.set()
+
+    def told(self) -> str:
+        """Why a load waits, in words and numbers."""
+        used, budget = self._accountant.used, self._accountant.budget
+        needed = f"it takes {self._claims[0].nbytes} bytes, and " if self._claims else ""
+        users = [f"{one.available.id} with {one.in_use} requests" for one in self._entries() if one.in_use]
+        return f"{needed}{used} of {budget} are held; in use: {', '.join(users) or 'none'}"
+
+    def _make(self, claim: Claim) -> None:
+        """Let models give way: those that nobody uses, the one used longest ago first; then, after a while, others."""
+        short = self._accountant.short(claim.nbytes) - self._on_its_way()
+        loaded = [one for one in self._entries() if one.may_go]
+        idle = sorted((one for one in loaded if not one.in_use), key=lambda one: one.last_used)
+        busy = sorted((one for one in loaded if one.in_use), key=lambda one: one.since)
+        is_late = time.monotonic() - claim.since >= FAIR_S
+        for one in [*idle, *(busy if is_late else [])]:
+            if short <= 0:
+                return
+            short -= self._held(one)
+            self._unload(one)
+
+    def _on_its_way(self) -> int:
+        entries = [*self._entries()]
+        leaving = sum(self._held(one) for one in entries if one.state is ModelState.UNLOADING)
+        return leaving + sum(old.nbytes for one in entries for old in one.retired)
+
+    def _held(self, entry: Entry) -> int:
+        return 0 if entry.loaded is None else entry.loaded.nbytes

@@ -1,0 +1,116 @@
+"""The table of all models: which there are, which are loaded, where each stands. It changes nothing of them."""
+
+import time
+from collections.abc import Sequence
+
+from tenuto.errors import NotFound
+from tenuto.runtime.loop.life.entry import Entry
+from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded
+from tenuto.runtime.loop.life.states import ModelState
+from tenuto.runtime.loop.model import AnyModel, Model
+from tenuto.runtime.loop.shelf import Known, Standing
+
+
+class Table:
+    """Those that were named at the start, then those of a catalogue. Its methods may be called from any thread."""
+
+    def __init__(self, available: Sequence[Available], settings: LifeSettings, catalogue: Catalogue | None) -> None:
+        self.settings = settings
+        self._catalogue = catalogue
+        self._entries = {one.id: self._made(one) for one in available}
+
+    def known(self) -> Sequence[Known]:
+        """All models."""
+        own = [_known(entry.available) for entry in list(self._entries.values())]
+        ids = {one.id for one in own}
+        more = () if self._catalogue is None else self._catalogue.list()
+        return [*own, *(_known(one) for one in more if one.id not in ids)]
+
+    def find(self, id: str) -> Known | None:
+        """One of them."""
+        if (entry := self._entries.get(id)) is not None:
+            return _known(entry.available)
+        found = None if self._catalogue is None else self._catalogue.find(id)
+        return None if found is None else _known(found)
+
+    def loaded(self, id: str) -> AnyModel | None:
+        """A model that is loaded and takes requests."""
+        entry = self._entries.get(id)
+        if entry is None or entry.state is not ModelState.LOADED or entry.loaded is None:
+            return None
+        return entry.loaded.model
+
+    def of_run(self, run_id: str, model: Model) -> Model:
+        """The version with which a run goes on that waits."""
+        entry = self._entries.get(model.id)
+        for old in () if entry is None else entry.retired:
+            uses = old.model.uses
+            if isinstance(old.model, Model) and uses.closed is None and run_id in uses.waits:
+                return old.model
+        return model
+
+    def forget_run(self, run_id: str, id: str) -> None:
+        """A run waits no more."""
+        entry = self._entries.get(id)
+        for version in () if entry is None else _versions(entry):
+            version.model.uses.waits.discard(run_id)
+
+    def standings(self) -> list[Standing]:
+        """Where each model stands, in the order of `known`. Event-loop thread only."""
+        return [self.standing(known.id) for known in self.known()]
+
+    def standing(self, id: str) -> Standing:
+        """Where one stands. Event-loop thread only. Raises NotFound."""
+        entry = self._entries.get(id)
+        if entry is None:
+            entry = self._made(self._found(id))
+        known = _known(entry.available)
+        return Standing(
+            known.id,
+            known.kind,
+            entry.state.value,
+            None if entry.loaded is None else entry.loaded.model,
+            sum(version.nbytes for version in _versions(entry)),
+            entry.is_pinned,
+            entry.in_use,
+            len(entry.waiters),
+            entry.idle_s(time.monotonic()),
+            entry.keep_s,
+            entry.doing if entry.state is ModelState.LOADING else "",
+            None if entry.error is None else str(entry.error),
+            entry.available.version,
+            len(entry.retired),
+        )
+
+    @property
+    def loads(self) -> int:
+        """How often a model has been loaded."""
+        return sum(entry.loads for entry in self._entries.values())
+
+    @property
+    def unloads(self) -> int:
+        """How often one has been freed."""
+        return sum(entry.unloads for entry in self._entries.values())
+
+    def _made(self, available: Available) -> Entry:
+        return Entry(available, keep_s=self.settings.keep_s, is_pinned=available.id in self.settings.pins)
+
+    def _entry(self, id: str) -> Entry:
+        """The entry of a model; one of the catalogue gets one now. Raises NotFound."""
+        if id not in self._entries:
+            self._entries[id] = self._made(self._found(id))
+        return self._entries[id]
+
+    def _found(self, id: str) -> Available:
+        found = None if self._catalogue is None else self._catalogue.find(id)
+        if found is None:
+            raise NotFound("model", id, [known.id for known in self.known()])
+        return found
+
+
+def _versions(entry: Entry) -> list[Loaded]:
+    return [*entry.retired, *([] if entry.loaded is None else [entry.loaded])]
+
+
+def _known(available: Available) -> Known:
+    return Known(available.id, available.kind, available.is_named)

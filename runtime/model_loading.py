@@ -1,0 +1,149 @@
+"""Loads models for their owner: finds and sizes one, opens its pipeline in a thread, and begins its engine."""
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import anyio.to_thread
+
+from tenuto.errors import ConfigurationError, ModelLoadFailed, NotFound
+from tenuto.pipelines.base import Pipeline
+from tenuto.pipelines.embedding import EmbeddingPipeline
+from tenuto.pipelines.finding import model_id
+from tenuto.pipelines.kinds import makes
+from tenuto.pipelines.loader import LoadSettings, find, load_any
+from tenuto.pipelines.sizes import size_of
+from tenuto.runtime.config import Settings
+from tenuto.runtime.engine.engine import Engine, EngineSettings
+from tenuto.runtime.engine.messages import RoundUsage
+from tenuto.runtime.loop.embedding_client import EmbeddingClient
+from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
+from tenuto.runtime.loop.life.loading import Available, Loaded, Prepared
+from tenuto.runtime.loop.model import AnyModel, EmbeddingModel, Model
+from tenuto.runtime.metrics import Metrics
+
+
+def available(names: Sequence[str]) -> list[Available]:
+    """What `--model` names, each by its id. Nothing is loaded.
+
+    Raises:
+        ConfigurationError: two would have one id, and nobody could ask for the second.
+    """
+    by_id: dict[str, str] = {}
+    for model in names:
+        id = model_id(model)
+        if id in by_id:
+            raise ConfigurationError(f"--model {by_id[id]} and --model {model} would both be {id!r}; rename a file")
+        by_id[id] = model
+    return [Available(id, model, makes(model)) for id, model in by_id.items()]
+
+
+def available_cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a model is to be loaded, and what names the file that was measured."""
+
+    settings: LoadSettings
+    stamp: tuple[object, ...]
+    host_cache_bytes: int
+
+
+class Loader:
+    """Loads models by the settings of a server. `together`: among how many models threads are divided at least."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, together: int) -> None:
+        self._settings, self._metrics, self._together = settings, metrics, max(1, together)
+        self._measured: dict[tuple[object, ...], int] = {}
+        """What files took when they were loaded, by where they lie and when they were changed."""
+
+    async def prepare(self, available: Available, budget: int | None) -> Prepared:
+        """Find a model, fetch it, and bound what it will take."""
+        return await anyio.to_thread.run_sync(self._prepare, available, budget, abandon_on_cancel=True)
+
+    async def load(self, prepared: Prepared, loaded: int) -> Loaded:
+        """Open its pipeline in a thread, and begin its engine."""
+        plan: _Plan = prepared.plan
+        threads = (self._settings.threads or available_cores()) // max(self._together, loaded + 1)
+        fitting = replace(plan.settings, threads=max(1, threads))
+        pipeline = await anyio.to_thread.run_sync(load_any, prepared.available.source, fitting, abandon_on_cancel=True)
+        model, engine_bytes = self._model(prepared.available.id, pipeline, plan)
+        nbytes = _bytes(model) + engine_bytes
+        self._measured[plan.stamp] = nbytes
+        return Loaded(prepared.available, model, nbytes, model.engine.stop, _gone(pipeline, model))
+
+    def _prepare(self, available: Available, budget: int | None) -> Prepared:
+        settings = self._settings
+        projector = settings.mmproj if available.source == settings.model[0] else None
+        fitting = LoadSettings(
+            slots=settings.slots,
+            cells=settings.context,
+            cache_bytes=settings.cache_bytes,
+            projector=projector,
+            tool_formats=settings.tool_format,
+        )
+        try:
+            size = size_of(find(available.source, fitting))
+        except (OSError, NotFound) as error:
+            raise ModelLoadFailed(f"{available.source}: {error}") from error
+        weights = size.weights
+        host = int(settings.host_cache_bytes)
+        if budget is not None:
+            room = budget - weights
+            if room <= 0:
+                raise ModelLoadFailed(
+                    f"{available.id} has {weights} bytes of weights, and the budget of all models (--model-memory) is"
+                    f" {budget}"
+                )
+            # What it may keep in host memory is as much as on the device, so that both together are within the room.
+            cache = max(min(fitting.cache_bytes, room - min(host, room // 2)), 1)
+            fitting, host = replace(fitting, cache_bytes=cache), min(host, room - cache)
+        plan = _Plan(fitting, (*size.stamp, fitting.cache_bytes), host)
+        known = self._measured.get(plan.stamp)
+        if size.cache is not None:
+            known = weights + size.cache + (0 if budget is None else min(host, size.cache))
+        return Prepared(available, weights + fitting.cache_bytes + host if known is None else known, plan)
+
+    def _model(self, id: str, pipeline: Pipeline | EmbeddingPipeline, plan: _Plan) -> tuple[AnyModel, int]:
+        """The model with its engine, and what the engine may keep in host memory."""
+        settings, meter = self._settings, partial(_meter, self._metrics, id)
+        if isinstance(pipeline, EmbeddingPipeline):
+            info = pipeline.embedder.info
+            embedding = EmbeddingClient(id, info, Engine(pipeline), QueueLimits(settings.queue_limit), meter)
+            return EmbeddingModel(id, pipeline.encoder, embedding, info, time.time()), 0
+        backend = pipeline.backend.info
+        limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
+        host = plan.host_cache_bytes
+        if settings.model_memory is not None:
+            host = min(host, backend.slots * backend.cells * backend.bytes_per_token)
+        engine = EngineClient(id, backend.slots, Engine(pipeline, EngineSettings(host_cache_bytes=host)), limits, meter)
+        defaults = pipeline.defaults
+        if settings.temperature is not None:
+            defaults = replace(defaults, temperature=settings.temperature)
+        return Model(id, pipeline.codec, engine, backend, time.time(), defaults), host
+
+
+def _bytes(model: AnyModel) -> int:
+    backend = model.backend
+    return backend.weights.nbytes + backend.slots * backend.cells * backend.bytes_per_token
+
+
+def _gone(pipeline: Pipeline | EmbeddingPipeline, model: AnyModel) -> Callable[[], bool]:
+    """Whether nobody holds a pipeline's parts any more, and so its weights."""
+    if not model.backend.weights.nbytes:
+        return lambda: True
+    parts = (
+        (pipeline.codec, pipeline.backend) if isinstance(pipeline, Pipeline) else (pipeline.encoder, pipeline.embedder)
+    )
+    found = [weakref.ref(part) for part in parts]
+    return lambda: all(each() is None for each in found)
+
+
+def _meter(metrics: Metrics, model: str, usage: RoundUsage) -> None:
+    metrics.round(model, computed=usage.computed, cached=usage.cached, sampled=usage.sampled)

@@ -1,0 +1,49 @@
+"""The models of the store on this machine, as the owner of models asks for them: those that could be loaded."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from tenuto.pipelines import finding
+from tenuto.pipelines.kinds import makes
+from tenuto.runtime.loop.life.loading import Available
+
+FRESH_S = 2.0
+"""What was read from the disk serves for so long."""
+
+
+class StoredModels:
+    """A `Catalogue`. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read: dict[str, Available] = {}
+        self._read_at = float("-inf")
+
+    def list(self) -> Sequence[Available]:
+        """All of them, each in its current version."""
+        return [*self._fresh().values()]
+
+    def find(self, id: str) -> Available | None:
+        """One of them by its name, or by its name and version: `NAME@VERSION`."""
+        name, at, _ = id.partition("@")
+        found = self._fresh().get(name)
+        if not at or found is None:
+            return found
+        source = finding.resolve(id)
+        if source is None or source.stored is None:
+            return None
+        return Available(id, source.stored.reference, found.kind, is_named=False, version=source.stored.version.id)
+
+    def _fresh(self) -> dict[str, Available]:
+        with self._lock:
+            if time.monotonic() - self._read_at > FRESH_S:
+                before, self._read = self._read, {}
+                for stored in finding.available():
+                    old = before.get(stored.name)
+                    if old is None or old.version != stored.version.id:
+                        kind = makes(str(stored.path))
+                        old = Available(stored.name, stored.name, kind, is_named=False, version=stored.version.id)
+                    self._read[stored.name] = old
+                self._read_at = time.monotonic()
+            return self._read

@@ -1,0 +1,138 @@
+"""After so many tokens of reasoning the closing marker is forced; the turn goes on as if the model had written it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenuto.pipelines.base import Constraint, ReasoningBound, ToolChoice
+from tenuto.pipelines.codec import TemplateCodec
+from tenuto.pipelines.reasoning_bound import BoundedReasoning
+from tenuto.pipelines.scripted import SWITCHED_TEMPLATE, TEMPLATE, ScriptedTokenizer
+from tenuto.pipelines.scripted.tokenizer import END, PIECES, SPECIALS
+from tenuto.pipelines.vocabulary import vocabulary_of
+from tenuto.sessions.items import ToolSpec
+
+THINK, THOUGHT = SPECIALS["<think>"], SPECIALS["</think>"]
+VOCABULARY = vocabulary_of(PIECES, frozenset({END}), frozenset(), {"<think>": THINK, "</think>": THOUGHT})
+TOOL = ToolSpec("f", "", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
+SAID = b"  \n"
+
+
+class Free:
+    """A constraint that allows all."""
+
+    def mask(self) -> None:
+        return None
+
+    def accept(self, token: int) -> None:
+        del token
+
+
+def bounded(tokens: int, *, begun: bool = False, as_text: bool = False) -> BoundedReasoning:
+    if as_text:
+        closing = tuple(b"</think>")
+        return BoundedReasoning(ReasoningBound(tokens, "<think>", "</think>", closing, begun), Free(), VOCABULARY)
+    return BoundedReasoning(ReasoningBound(tokens, THINK, THOUGHT, (THOUGHT,), begun), Free(), VOCABULARY)
+
+
+def spoken(constraint: Constraint, wanted: list[int]) -> list[int]:
+    """What comes of a model that wants to say these tokens, one after the other, and takes what it must."""
+    said: list[int] = []
+    for token in wanted:
+        while (mask := constraint.mask()) is not None and not mask[token // 32] >> (token % 32) & 1:
+            forced = next(one for one in range(len(PIECES)) if mask[one // 32] >> (one % 32) & 1)
+            constraint.accept(forced)
+            said.append(forced)
+        constraint.accept(token)
+        said.append(token)
+    return said
+
+
+def text(tokens: list[int]) -> str:
+    return b"".join(PIECES[token] for token in tokens).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(("budget", "said"), [(0, ""), (1, "l"), (4, "long")])
+def test_reasoning_is_closed_after_its_tokens(budget: int, said: str) -> None:
+    wanted = [THINK, *b"long thoughts", THOUGHT, *b"text", END]
+    assert text(spoken(bounded(budget), wanted)).startswith(f"<think>{said}</think>")
+
+
+def test_reasoning_that_is_short_is_left_alone() -> None:
+    for wanted in ([THINK, *b"short", THOUGHT, *b"a long text after it", END], [*b"no reasoning at all", END]):
+        assert spoken(bounded(8), wanted) == wanted
+
+
+def test_a_turn_may_begin_inside_of_it() -> None:
+    assert text(spoken(bounded(3, begun=True), [*b"abcdef"])) == "abc</think>def"
+    assert text(spoken(bounded(0, begun=True), [*b"abc"])) == "</think>abc"
+
+
+def test_markers_that_are_texts_are_found_and_written_as_texts() -> None:
+    said = spoken(bounded(2, as_text=True), [*SAID, *b"<think>abcdef"])
+    assert text(said) == "  \n<think>ab</think>cdef"
+    quoting = [*b"the tag <think> is what this is about", END]
+    assert spoken(bounded(2, as_text=True), quoting) == quoting
+
+
+def test_several_reasonings_of_a_turn_share_the_tokens() -> None:
+    wanted = [THINK, *b"abc", THOUGHT, *b"text", THINK, *b"defghi"]
+    assert text(spoken(bounded(5), wanted)) == "<think>abc</think>text<think>d</think>efghi"
+
+
+def test_a_character_is_written_to_its_end() -> None:
+    said = spoken(bounded(1, begun=True), [*"é".encode(), *b"x"])
+    assert text(said) == "é</think>x"
+
+
+@given(
+    cut=st.integers(0, 24),
+    budget=st.integers(0, 8),
+    as_text=st.booleans(),
+    wanted=st.lists(st.sampled_from([*b"ab <", THINK, THOUGHT, *"é".encode()]), max_size=16),
+)
+def test_a_round_that_goes_on_elsewhere_is_held_to_the_same(
+    cut: int, budget: int, as_text: bool, wanted: list[int]
+) -> None:
+    """What holds a round is a function of its tokens: after a crash they are read again, without masks."""
+    wanted = [*b"<think>", *wanted] if as_text else [THINK, *wanted]
+    said = spoken(bounded(budget, as_text=as_text), wanted)
+    again = bounded(budget, as_text=as_text)
+    for token in said[:cut]:
+        again.accept(token)
+    first = bounded(budget, as_text=as_text)
+    for token in said[:cut]:
+        first.mask()
+        first.accept(token)
+    one, other = first.mask(), again.mask()
+    assert (one is None) is (other is None)
+    assert one is None or other is None or (one == other).all()
+
+
+def test_a_forced_call_comes_after_reasoning_that_was_closed() -> None:
+    codec = TemplateCodec("m", ScriptedTokenizer(), TEMPLATE)
+    source = codec.grammar([TOOL], ToolChoice.REQUIRED, parallel=False)
+    held = codec.bounded(source, 3)
+    assert held is not None
+    call = [SPECIALS["<tool_call>"], *b'\n{"name": "f", "arguments": {"a": "b"}}\n', SPECIALS["</tool_call>"], END]
+    said = spoken(codec.constraint(held), [THINK, *b"abc", *call])
+    assert text(said).startswith("<think>abc</think>")
+    assert text(said).endswith(text(call))
+
+
+def test_a_model_that_marks_no_reasoning_is_held_as_before() -> None:
+    plain = TemplateCodec("m", ScriptedTokenizer(), SWITCHED_TEMPLATE)
+    assert plain.bounded(None, 5) is not None
+    bare = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    assert TemplateCodec("m", Unmarked(), bare).bounded(None, 5) is None
+
+
+class Unmarked(ScriptedTokenizer):
+    """The vocabulary with other names for the markers of reasoning."""
+
+    @property
+    def user_defined(self) -> dict[str, int]:
+        return {}
+
+    def piece(self, token: int) -> bytes:
+        return PIECES[token].replace(b"think", b"other")
