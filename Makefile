@@ -1,6 +1,6 @@
 # The one entry: each target sets up what it needs, from a bare clone with Python 3.11+, a C/C++ compiler and make.
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
-#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1 draws other examples
+#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1: other examples, other order
 #   make thorough  the tests that show at length what others show in short
 #   make clients install agent clients and MCP servers of others, and drive a server with them
 #   make check   lint, types and import rules
@@ -19,6 +19,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 # The tests wait for processes of their own more than they compute.
 WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
+# The order is shuffled, and the same in each run, so that a change is judged by what it changes.
+ORDER := $(if $(EXPLORE),,--randomly-seed=1)
 # MLX runs models where it has Metal; elsewhere its CPU build is for checks and tests.
 APPLE := $(filter Darwin-arm64,$(shell uname -s)-$(shell uname -m))
 RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
@@ -40,8 +42,8 @@ demo: $(VENV)/.demo
 
 # Exit code 5: ARGS has chosen no test of that kind.
 test: $(VENV)/.dev
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not alone and not thorough and not clients' $(ARGS) || test $$? -eq 5
-	$(BIN)/pytest -q -m 'alone and not clients' $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m 'not alone and not thorough and not clients' $(ORDER) $(ARGS) || test $$? -eq 5
+	$(BIN)/pytest -q -m 'alone and not clients' $(ORDER) $(ARGS) || test $$? -eq 5
 
 clients: $(VENV)/.dev
 	$(BIN)/pytest -q -m clients tests/clients tests/third_party $(ARGS)

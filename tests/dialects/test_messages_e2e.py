@@ -307,14 +307,15 @@ def streamed(http: httpx.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_claude_codes_conversation_computes_only_what_is_new(http: httpx.Client) -> None:
-    nobody_elses = [{"type": "text", "text": "No other test begins like this, so none has had it computed."}]
+    # The template writes the tools first. No other test begins with this one, so none has had the rest computed.
+    nobody_elses = [claude_code.tool("Conversation"), *claude_code.TOOLS]
     messages: list[dict[str, Any]] = [
         claude_code.user("<system-reminder>\nToday is a day.\n</system-reminder>\n", "fix the bug"),
         claude_code.reminder("Tools may be deferred."),
     ]
     usages = []
     for turn in range(3):
-        events = streamed(http, claude_code.body(messages, conversation=f"c{turn}", system=nobody_elses))
+        events = streamed(http, claude_code.body(messages, conversation=f"c{turn}", tools=nobody_elses))
         usages.append(next(event for event in events if event["type"] == "message_delta")["usage"])
         text = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
         content: list[Any] = [{"type": "text", "text": text}]
