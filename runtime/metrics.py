@@ -39,6 +39,12 @@ class ServerGauges:
     """Of the event loop."""
     memory: Mapping[str, int] = field(default_factory=dict)
     """About how many bytes each table takes."""
+    models: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of weights and caches: `held` now, `most_held` so far, and the `budget` where there is one."""
+    loads: Mapping[str, int] = field(default_factory=dict)
+    """How often each model was loaded."""
+    unloads: Mapping[str, int] = field(default_factory=dict)
+    """How often each was freed."""
 
 
 class Metrics:
@@ -152,4 +158,13 @@ def _server_gauges(server: ServerGauges) -> Iterator[Metric]:
     for table, count in server.memory.items():
         memory.add_metric([table], count)
     yield memory
+    models = GaugeMetricFamily("tenuto_models_bytes", "Weights and caches of all models.", labels=["kind"])
+    for kind, count in server.models.items():
+        models.add_metric([kind], count)
+    loads = CounterMetricFamily("tenuto_model_loads", "Models loaded.", labels=["model"])
+    unloads = CounterMetricFamily("tenuto_model_unloads", "Models freed.", labels=["model"])
+    for family, counts in ((loads, server.loads), (unloads, server.unloads)):
+        for model, count in counts.items():
+            family.add_metric([model], count)
+    yield from (models, loads, unloads)
     yield GaugeMetricFamily("tenuto_tasks", "Tasks of the event loop.", value=server.tasks)

@@ -82,9 +82,17 @@ def gauges(runner: LoopPort) -> list[ModelGauges]:
 
 def server_gauges(runner: LoopPort) -> ServerGauges:
     """How the server stands, for a scrape. Event-loop thread only."""
-    health = runner.health()
-    runs = {"working": health.working, "waiting": health.waiting}
-    return ServerGauges(runs, health.sessions, len(asyncio.all_tasks()), dict(health.memory))
+    health, holdings = runner.health(), runner.models.shelf.holdings()
+    models = {"held": holdings.held, "most_held": holdings.most_held}
+    return ServerGauges(
+        {"working": health.working, "waiting": health.waiting},
+        health.sessions,
+        len(asyncio.all_tasks()),
+        dict(health.memory),
+        models if holdings.budget is None else {**models, "budget": holdings.budget},
+        holdings.loads,
+        holdings.unloads,
+    )
 
 
 def _status(health: LoopHealth, status: Status, models: Iterable[str] | None = None) -> Response:

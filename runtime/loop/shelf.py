@@ -1,7 +1,7 @@
 """Which models there are, and which of them are loaded: what names of models need to know, and the simplest such."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tenuto.errors import Conflict, NotFound
@@ -45,6 +45,21 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Holdings:
+    """What all models hold together, in bytes, those on their way in or out included. `budget` None: there is no bound.
+
+    `loads` and `unloads` count by model how often one has been loaded and freed, each version by itself.
+    """
+
+    held: int = 0
+    most_held: int = 0
+    """The most that was held at any moment."""
+    budget: int | None = None
+    loads: Mapping[str, int] = field(default_factory=dict)
+    unloads: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadOptions:
     """How a model is loaded by command. `is_swap`: anew, beside the one that is loaded; from `source`, where that is
     given, as `--model` takes it."""
@@ -72,6 +87,9 @@ class Shelf(Protocol):
 
     def standing(self, id: str) -> Standing:
         """Where one stands. Raises NotFound."""
+
+    def holdings(self) -> Holdings:
+        """What all of them hold."""
 
     def of_run(self, run_id: str, model: Model) -> Model:
         """The version of a model with which a run goes on that waits: the present one, or one that was before it."""
@@ -133,6 +151,10 @@ class Fixed:
         if model is None:
             raise NotFound("model", id, [*self._models])
         return Standing(id, model.kind, "loaded", model, in_use=model.uses.count)
+
+    def holdings(self) -> Holdings:
+        """Nobody counts it: there is no budget."""
+        return Holdings()
 
     def of_run(self, run_id: str, model: Model) -> Model:
         """There is one version."""

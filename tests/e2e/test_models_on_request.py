@@ -68,6 +68,11 @@ def text_of(answer: dict[str, Any]) -> str:
     return content
 
 
+def figures(http: httpx.Client) -> dict[str, float]:
+    lines = [line for line in http.get("/metrics").text.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
 def unloaded(http: httpx.Client, model: str) -> None:
     assert http.post(f"/v1/models/{model}/unload").raise_for_status().json()["state"] == "available"
 
@@ -117,6 +122,18 @@ def test_a_request_in_any_form_loads_the_model_that_it_names(
     response = http.post(path, json={"model": "second", **body})
     assert response.status_code == 200, response.text
     assert state(http, "second") == "loaded"
+
+
+def test_what_models_hold_and_how_often_each_was_loaded_is_counted(http: httpx.Client) -> None:
+    unloaded(http, "second")
+    before = figures(http)
+    ask(http, "who", model="second")
+    after = figures(http)
+    loads, unloads = (f'tenuto_model_{kind}_total{{model="second"}}' for kind in ("loads", "unloads"))
+    assert (after[loads], after[unloads]) == (before[loads] + 1, before[unloads])
+    held = [after[f'tenuto_models_bytes{{kind="{kind}"}}'] for kind in ("most_held", "held")]
+    assert sorted(held, reverse=True) == held
+    assert held[-1] >= http.get("/v1/models/second").json()["bytes"] > 0
 
 
 def test_texts_load_the_model_that_embeds_them(http: httpx.Client) -> None:

@@ -17,7 +17,6 @@ from typing import Any, Self
 import anyio
 
 from tenuto.errors import Conflict, InvalidRequest, NoRoomForModel, ShuttingDown, TenutoError
-from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry, Waiter
 from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded, Loads
 from tenuto.runtime.loop.life.room import Room
@@ -47,7 +46,6 @@ class Keeper(Table):
     ) -> None:
         settings = settings or LifeSettings()
         super().__init__(available, settings, catalogue)
-        self.accountant = Accountant(settings.budget)
         self._room = Room(self.accountant, self._entries.values, self._unload)
         self._versions = Versions(loads, self.accountant, self._room)
         self._places: Shares[Waiter] = Shares(

@@ -4,11 +4,12 @@ import time
 from collections.abc import Sequence
 
 from tenuto.errors import NotFound
+from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry
 from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded
 from tenuto.runtime.loop.life.states import ModelState
 from tenuto.runtime.loop.model import AnyModel, Model
-from tenuto.runtime.loop.shelf import Known, Standing
+from tenuto.runtime.loop.shelf import Holdings, Known, Standing
 
 
 class Table:
@@ -16,6 +17,7 @@ class Table:
 
     def __init__(self, available: Sequence[Available], settings: LifeSettings, catalogue: Catalogue | None) -> None:
         self.settings = settings
+        self.accountant = Accountant(settings.budget)
         self._catalogue = catalogue
         self._entries = {one.id: self._made(one) for one in available}
 
@@ -82,15 +84,16 @@ class Table:
             len(entry.retired),
         )
 
-    @property
-    def loads(self) -> int:
-        """How often a model has been loaded."""
-        return sum(entry.loads for entry in self._entries.values())
-
-    @property
-    def unloads(self) -> int:
-        """How often one has been freed."""
-        return sum(entry.unloads for entry in self._entries.values())
+    def holdings(self) -> Holdings:
+        """What all of them hold. Event-loop thread only."""
+        accountant, entries = self.accountant, self._entries
+        return Holdings(
+            accountant.used,
+            accountant.high_water,
+            accountant.budget,
+            {id: entry.loads for id, entry in entries.items()},
+            {id: entry.unloads for id, entry in entries.items()},
+        )
 
     def _made(self, available: Available) -> Entry:
         return Entry(available, keep_s=self.settings.keep_s, is_pinned=available.id in self.settings.pins)
