@@ -15,6 +15,7 @@ import llama_cpp as lib
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Weights
 from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.llama_cpp.zeros import replace_writing
 from tenuto.pipelines.sampling_defaults import SamplingDefaults
 
 _LOG_LINES = 12
@@ -67,6 +68,7 @@ def _keep_errors() -> Any:
 log_callback = _keep_errors()  # native code holds the pointer for ever: the reference must never be dropped
 lib.llama_log_set(log_callback, ctypes.c_void_p(0))
 lib.llama_backend_init()
+zeros = replace_writing()  # likewise
 
 
 def log_tail() -> str:

@@ -26,6 +26,9 @@ def resident_mb(server: Server) -> int:
     return int(found[1]) >> 10
 
 
+MOST_AT_REST_MB = 250
+
+
 def refused(url: str, seed: int) -> None:
     """Send large bodies of several sizes and forms; nothing of them is kept."""
     sizes = random.Random(seed)
@@ -37,6 +40,16 @@ def refused(url: str, seed: int) -> None:
 
 
 JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only there memory is told so")
+def test_a_server_at_rest_takes_no_memory_for_a_cache_that_nobody_uses(start: Start) -> None:
+    server = start("--slots", "16", model="embedded", whole=True)
+    httpx.get(f"{server.url}/v1/models", timeout=HANGS_S).raise_for_status()
+    at_rest = resident_mb(server)
+    print(f"{at_rest} MB")
+    assert at_rest < MOST_AT_REST_MB, "16 slots have 590 MB"
 
 
 @pytest.mark.slow
