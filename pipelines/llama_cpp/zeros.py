@@ -60,7 +60,7 @@ class Zeros:
     def _has_the_layout(self) -> bool:
         buffer = self._allocate(self._type, 64)
         found = [_word(buffer, index).value for index in (_TYPE, _BASE, _SIZE)]
-        is_known = bool(found == [self._type, self._get_base(buffer), self._get_size(buffer)])
+        is_known = found == [self._type, self._get_base(buffer), self._get_size(buffer)]
         has_clear = bool(_word(buffer, _CLEAR).value)
         self._free(buffer)
         return is_known and has_clear
@@ -69,7 +69,7 @@ class Zeros:
         """Whether a new buffer, for now of any size, is cleared by what is to clear it."""
         buffer = self._allocate(self._type, 64)
         self._clear(buffer, 1)
-        is_asked = self._last_cleared == buffer
+        is_asked = bool(self._last_cleared == buffer)
         self._free(buffer)
         return is_asked
 
