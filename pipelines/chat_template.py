@@ -5,6 +5,7 @@ stand-in in place of a long past. No tokens here.
 """
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,10 +15,11 @@ from typing import Any
 import jinja2
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
-from tenuto.pipelines import folding, looking_back
+from tenuto.pipelines import folding, looking_back, told_tools
+from tenuto.pipelines.item_ends import between, item_ends
 from tenuto.pipelines.known_templates import is_known_not_to_look_back
-from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, tool_fields
-from tenuto.pipelines.placeholders import Placeholder, PlaceholderTable, to_json
+from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, message_fields, tool_fields
+from tenuto.pipelines.placeholders import Part, Placeholder, PlaceholderTable, to_json
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
 from tenuto.pipelines.template_environment import BoundedEnvironment, BoundedTemplate
@@ -31,9 +33,6 @@ from tenuto.sessions.items import (
     ToolSpec,
     UserItem,
 )
-
-Part = str | Placeholder
-"""Template text, or the placeholder of a content."""
 
 # What a template's own code can raise: Jinja's errors, and those of the Python operations that it uses.
 _TEMPLATE_ERRORS = (
@@ -55,6 +54,7 @@ _PROBE_JSON = '{"a": "b"}'
 _RESULT = ToolResultItem("call_0", "f", "x")
 _IMAGE = Attachment("image", "image/png", data="")
 _BOTH = (False, True)
+_OF_TOOLS = re.compile("tool|function", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class ChatTemplate:
         self.text = text
         self._sight = Sight(lambda _: None)  # while it is found out where images have a place
         self._special_texts = dict(special_texts)
+        self._tells_tools = False
         self.variables = NO_VARIABLES
         try:
             self._template = BoundedTemplate(BoundedEnvironment(to_json), text)
@@ -118,6 +119,32 @@ class ChatTemplate:
         vars(other).pop("looks_back", None)  # what is found out without them may not hold with them
         return other
 
+    def telling_tools(self) -> "ChatTemplate":
+        """The same, in which tools, calls and results are plain messages, whatever it may write of them itself."""
+        other = copy.copy(self)
+        other._tells_tools = True
+        other._sight = replace(self._sight, in_results=self.takes_images)  # a result is a message of the user
+        vars(other).pop("looks_back", None)
+        return other
+
+    @property
+    def identity(self) -> str:
+        """What its text alone, and how it is used, make of a conversation."""
+        return f"{self.text}\0{told_tools.HOW}" if self._tells_tools else self.text
+
+    @cached_property
+    def knows_tools(self) -> bool:
+        """Whether it writes tools or calls in a way of its own. One that refuses to be tried with them may."""
+        if not _OF_TOOLS.search(self.text):
+            return False
+        try:
+            alone, offered = (self._render(_PROBE[:1], tools, opening=False) for tools in ([], [_PROBE_TOOL]))
+            called = self._render(_PROBE, [_PROBE_TOOL], opening=False)
+        except TemplateFailed:
+            return True
+        owners = {part.owner for part in called if isinstance(part, Placeholder)}
+        return list(map(_shown, alone)) != list(map(_shown, offered)) or len(_PROBE) - 1 in owners
+
     @cached_property
     def looks_back(self) -> str | None:
         """In words, what of a long past shows in what is written after it; None where nothing does.
@@ -138,7 +165,7 @@ class ChatTemplate:
     def written(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> list[list[str]]:
         """What `suffix` gives after the whole past, as text: two renderings can be compared. Raises TemplateFailed."""
         suffix = self._suffix(before, new, tools)
-        return [[part.content if isinstance(part, Placeholder) else part for part in span] for span in suffix.spans]
+        return [list(map(_shown, span)) for span in suffix.spans]
 
     def suffix(
         self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, whole: bool = False
@@ -183,9 +210,9 @@ class ChatTemplate:
         items = [*before, *new]
         parts = self._render(items, tools, opening=True)
         _require_places(items, len(before), parts)
-        ends = self._ends(items, parts)
+        ends = item_ends(items, parts, self._closings)
         places = [ends[len(before) - 1] if before else (0, 0), *ends[len(before) :], (len(parts), 0)]
-        spans = [_between(parts, begin, end) for begin, end in pairwise(places)]
+        spans = [between(parts, begin, end) for begin, end in pairwise(places)]
         return Suffix(items=tuple(spans[:-1]), opening=spans[-1], first=len(before))
 
     def opening(self) -> str:
@@ -204,7 +231,7 @@ class ChatTemplate:
             return ""
         places = [place for place, part in enumerate(parts) if isinstance(part, Placeholder) and part.owner == 0]
         turn = parts[places[-1] + 1 :] if places else parts
-        return "".join(part.content if isinstance(part, Placeholder) else part for part in turn)
+        return "".join(map(_shown, turn))
 
     def tool_json(self, tools: Sequence[ToolSpec]) -> str:
         """The JSON of a tool list, as templates see it."""
@@ -215,17 +242,27 @@ class ChatTemplate:
     ) -> list[Part]:
         table = PlaceholderTable()
         mapped = self._mapped_arguments if mapped is None else mapped
+        messages = self._messages(table, items, tools, mapped=mapped)
+        offered = () if self._tells_tools else tools
         try:
             text = self._template.render(
                 **self._special_texts,
                 **{name: table.setting(value) for name, value in self.variables.values.items()},
-                messages=folding.messages(table, items, self._takes, mapped=mapped, sight=self._sight),
-                tools=[tool_fields(tool, table) for tool in tools] or self._no_tools,
+                messages=folding.folded(table, messages, self._takes),
+                tools=[tool_fields(tool, table) for tool in offered] or self._no_tools,
                 add_generation_prompt=opening,
             )
             return table.split(text)
         except _TEMPLATE_ERRORS as error:
             raise TemplateFailed(str(error) or type(error).__name__, "messages") from error
+
+    def _messages(
+        self, table: PlaceholderTable, items: Sequence[Item], tools: Sequence[ToolSpec], *, mapped: bool
+    ) -> list[dict[str, Any]]:
+        if self._tells_tools:
+            return told_tools.told(table, items, tools, self._sight)
+        each = enumerate(items)
+        return [message_fields(table, index, item, mapped=mapped, sight=self._sight) for index, item in each]
 
     def _wants_mapped(self) -> bool:
         """Whether the template is to be given a call's arguments as a mapping and not as JSON text.
@@ -278,39 +315,6 @@ class ChatTemplate:
         last = parts[-1] if parts else ""
         return "" if isinstance(last, Placeholder) else last
 
-    def _ends(self, items: Sequence[Item], parts: Sequence[Part]) -> list[tuple[int, int]]:
-        """Where the content of each item ends: a part and an offset in it. Never falls.
-
-        A placeholder that comes again after the content of a later item belongs to that glue, not to its own item.
-        """
-        places: dict[int, list[int]] = {}
-        for place, part in enumerate(parts):
-            if isinstance(part, Placeholder) and part.owner is not None:
-                places.setdefault(part.owner, []).append(place)
-        last: dict[int, int] = {}
-        limit = len(parts)
-        for index in reversed(range(len(items))):
-            earlier = [place for place in places.get(index, ()) if place < limit]
-            if earlier:
-                limit = last[index] = earlier[-1]
-        ends: list[tuple[int, int]] = []
-        for index, item in enumerate(items):
-            end = ends[-1] if ends else (0, 0)
-            if index in last:
-                end = (last[index] + 1, 0)
-                if isinstance(item, AssistantItem):
-                    end = self._turn_end(parts, last[index] + 1)
-            ends.append(end)
-        return ends
-
-    def _turn_end(self, parts: Sequence[Part], place: int) -> tuple[int, int]:
-        """Where an assistant's turn is closed in the template text that follows its last placeholder."""
-        text = parts[place] if place < len(parts) else ""
-        if isinstance(text, Placeholder):
-            return place, 0
-        found = (text.find(closing) for closing in self._closings)
-        return place, next((offset for offset in found if offset >= 0), 0)
-
 
 def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:
     """A template that leaves a message out would make the model answer something else."""
@@ -327,23 +331,12 @@ def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) ->
             )
 
 
+def _shown(part: Part) -> str:
+    return part.content if isinstance(part, Placeholder) else part
+
+
 def _joined(text: str, invitation: str) -> str:
     """A text up to where the invitation begins in it, be it cut at the text's end, and then the invitation."""
     places = range(len(text) + 1)
     begins = (place for place in places if text.startswith(invitation[: len(text) - place], place))
     return text[: next(begins)] + invitation if invitation else text
-
-
-def _between(parts: Sequence[Part], begin: tuple[int, int], end: tuple[int, int]) -> tuple[Part, ...]:
-    """The parts from one place to another."""
-    (first, skip), (last, keep) = begin, end
-    found: list[Part] = []
-    for place in range(first, min(last + 1, len(parts))):
-        part = parts[place]
-        if not isinstance(part, Placeholder):
-            part = part[skip if place == first else 0 : keep if place == last else None]
-        elif place == last:
-            break
-        if part:
-            found.append(part)
-    return tuple(found)

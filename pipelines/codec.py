@@ -19,7 +19,7 @@ from tenuto.pipelines.base import (
     TextDecoder,
     ToolChoice,
 )
-from tenuto.pipelines.chat_template import ChatTemplate, Part
+from tenuto.pipelines.chat_template import ChatTemplate
 from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.content import ContentTokenizer, StreamDecoder
 from tenuto.pipelines.formats import Chosen, format_of
@@ -27,7 +27,7 @@ from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.images import ImageReader, Piece, ReadImages
 from tenuto.pipelines.infill import InfillTokens, infill_tokens
 from tenuto.pipelines.message_fields import TEXT_ONLY, Sight
-from tenuto.pipelines.placeholders import Placeholder
+from tenuto.pipelines.placeholders import Part, Placeholder
 from tenuto.pipelines.reasoning_bound import BoundedReasoning
 from tenuto.pipelines.template_variables import TemplateVariables
 from tenuto.pipelines.tokenizer import Tokenizer
@@ -79,13 +79,15 @@ class TemplateCodec:
         sight = TEXT_ONLY if self._images is None else Sight(self._images.hidden)
         self._template = ChatTemplate(template, tokenizer.special_texts, stop_texts, sight)
         self._images = self._images if self._template.takes_images else None
-        self._plain = self._template
+        self._call = self._template.call()
         self._untried: str | None = None
         self._shown = ""
         self._varied: VariedCodecs[TemplateCodec] = VariedCodecs()
         self._wanted_format = tool_format
         self.tool_format = self._chosen(self._template)
         """The format of the model's turns, and why it was taken."""
+        self._plain = self._template.telling_tools() if self.tool_format.is_told else self._template
+        self._template = self._plain
         self._format = self.tool_format.form
         self._grammars = Grammars(tokenizer.grammar_tokenizer, self._vocabulary, tokenizer.vocabulary, self._format)
         self._family = self.fingerprint(())
@@ -148,7 +150,9 @@ class TemplateCodec:
 
     def _chosen(self, template: ChatTemplate) -> Chosen:
         """How turns are written. What opens a turn may depend on the template's variables."""
-        surroundings = Surroundings(template.text, template.opening(), self._plain.call(), self._vocabulary)
+        surroundings = Surroundings(
+            template.text, template.opening(), self._call, self._vocabulary, knows_tools=template.knows_tools
+        )
         return format_of(surroundings, self._wanted_format)
 
     def fingerprint(self, tools: Sequence[ToolSpec]) -> str:
@@ -169,7 +173,7 @@ class TemplateCodec:
 
     def _fingerprint(self, tool_json: str) -> str:
         digest = hashlib.sha256(self._identity)
-        for text in (self._template.text, tool_json):
+        for text in (self._template.identity, tool_json):
             part = text.encode("utf-8", "surrogatepass")
             digest.update(b"%d:" % len(part))
             digest.update(part)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, message_fields
 from tenuto.pipelines.placeholders import PlaceholderTable
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, UserItem
 
@@ -42,14 +41,12 @@ def found_out(writes: Callable[[Sequence[Item]], bool]) -> Takes:
     )
 
 
-def messages(
-    table: PlaceholderTable, items: Sequence[Item], takes: Takes, *, mapped: bool, sight: Sight = TEXT_ONLY
-) -> list[dict[str, Any]]:
-    """The items as messages of a template that takes so much."""
-    leading = sum(1 for _ in takewhile(lambda item: isinstance(item, SystemItem), items))
+def folded(table: PlaceholderTable, messages: Sequence[dict[str, Any]], takes: Takes) -> list[dict[str, Any]]:
+    """Messages as a template takes them that takes so much."""
+    leading = sum(1 for _ in takewhile(lambda message: message["role"] == "system", messages))
     done: list[dict[str, Any]] = []
-    for index, item in enumerate(items):
-        message = message_fields(table, index, item, mapped=mapped, sight=sight)
+    for index, each in enumerate(messages):
+        message = each
         if message["role"] == "system" and not (takes.system if index < leading else takes.late):
             message = {"role": "user", "content": table.joined(_NOTE, message["content"])}
         if done and _is_one(done[-1]["role"], message["role"], takes):

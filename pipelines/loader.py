@@ -237,10 +237,11 @@ def _codec(
     infill: InfillTokens | None = None,
     images: ImageReader | None = None,
 ) -> TemplateCodec:
-    if template is None:
-        logger.warning("%s has no chat template; ChatML is used, and it will call no tools", source.path)
     wanted = next((form for name, form in settings.tool_formats if fnmatchcase(source.id, name)), None)
     codec = TemplateCodec(source.id, tokenizer, template or _CHATML, wanted, infill=infill, images=images)
+    if template is None:
+        calls = "it is told in words how to call tools" if codec.tool_format.form.calls else "it will call no tools"
+        logger.warning("%s has no chat template; ChatML is used, and %s", source.path, calls)
     if codec.looks_back is not None:  # found out here, before anybody waits for it
         logger.info("%s: whole conversations are rendered at each turn: %s", source.id, codec.looks_back)
     return codec

@@ -55,6 +55,10 @@ class Placeholder(str):
         return f"'{self}'"
 
 
+Part = str | Placeholder
+"""Template text, or the placeholder of a content."""
+
+
 class Json(Placeholder):
     """JSON that the template has made of placeholders. It may cut it: some leave out the last bracket."""
 

@@ -94,8 +94,8 @@ def theirs(verdict: dict[str, Any]) -> Said:
 
 def ours(answer: dict[str, Any], opening: str, templates: Path) -> tuple[str, Said]:
     """The name of our format, and what it makes of an answer in a turn that was opened so."""
-    tokenizer, vocabulary, call = family_of(templates, answer["template"])
-    form = format_of(Surroundings(template(templates, answer["template"]), opening, call, vocabulary)).form
+    tokenizer, vocabulary, chat = family_of(templates, answer["template"])
+    form = format_of(Surroundings(chat.text, opening, chat.call(), vocabulary, knows_tools=chat.knows_tools)).form
     tools = [ToolSpec(TOOLS[name]["name"], "", TOOLS[name].get("parameters", {})) for name in answer["tools"]]
     parser = form.parser(calls=bool(tools), tools=tools)
     tokens = [*tokenizer.template_tokens(answer["text"]), min(vocabulary.stops)]
@@ -118,7 +118,7 @@ def template(templates: Path, name: str) -> str:
 
 
 @cache
-def family_of(templates: Path, name: str) -> tuple[LlamaTokenizer, Vocabulary, str]:
+def family_of(templates: Path, name: str) -> tuple[LlamaTokenizer, Vocabulary, ChatTemplate]:
     text = template(templates, name)
     with tempfile.TemporaryDirectory() as folder:
         model = Model(tiny_chat(Path(folder) / "tiny.gguf", text, SPECIALS[name]), vocabulary_only=True)
@@ -126,7 +126,7 @@ def family_of(templates: Path, name: str) -> tuple[LlamaTokenizer, Vocabulary, s
     pieces = tuple(tokenizer.piece(token) for token in range(tokenizer.vocabulary))
     vocabulary = vocabulary_of(pieces, tokenizer.stop_tokens, tokenizer.control_tokens, tokenizer.user_defined)
     ends = [pieces[token].decode() for token in sorted(tokenizer.stop_tokens)]
-    return tokenizer, vocabulary, ChatTemplate(text, tokenizer.special_texts, ends).call()
+    return tokenizer, vocabulary, ChatTemplate(text, tokenizer.special_texts, ends)
 
 
 def value_of(arguments: str) -> Any:

@@ -10,6 +10,7 @@ from tenuto.pipelines.formats import (
     deepseek,
     functionary,
     gemma,
+    generic,
     gigachat,
     glm,
     granite,
@@ -64,6 +65,11 @@ class Chosen:
     form: Format
     why: str
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the model is told in words how to call, in place of what its template may write of tools."""
+        return self.form.name == generic.NAME
+
 
 def plain(surroundings: Surroundings) -> CallFormat:
     """The format of a model that calls no tools: a turn is reasoning and text."""
@@ -101,13 +107,15 @@ FORMATS: Mapping[str, Callable[[Surroundings], Format]] = {
     "gemma4": gemma.of,
     "lfm2": lfm2.of,
     "solar-open": solar.of,
+    generic.NAME: generic.of,
     "plain": plain,
 }
 """By the names that settings use."""
 
 
 def format_of(surroundings: Surroundings, wanted: str | None = None) -> Chosen:
-    """The format that is wanted, or the first that recognises itself; a model that none recognises writes plain text.
+    """The format that is wanted, or the first that recognises itself; else the generic one, where the template knows no
+    tools, and plain text where it knows them in a way that is unknown.
 
     Raises:
         ModelLoadFailed: no format has the wanted name.
@@ -120,6 +128,10 @@ def format_of(surroundings: Surroundings, wanted: str | None = None) -> Chosen:
         found = detect(surroundings)
         if found is not None:
             return Chosen(found, f"the model's chat template writes a call as {surroundings.call!r}")
+    if not surroundings.knows_tools:
+        return Chosen(
+            generic.of(surroundings), "the model's chat template knows no tools, so it is told how to call them"
+        )
     if surroundings.call:
         return Chosen(plain(surroundings), f"no format writes a call as the template does: {surroundings.call!r}")
-    return Chosen(plain(surroundings), "the model's chat template writes no calls")
+    return Chosen(plain(surroundings), "the model's chat template knows tools, and writes no call")

@@ -24,6 +24,8 @@ class Surroundings:
     call: str
     """How the template writes a turn that calls `f` with {"a": "b"}; empty where it writes none."""
     vocabulary: Vocabulary
+    knows_tools: bool = True
+    """Whether the template writes tools or calls in a way of its own."""
 
 
 class CallReader(Protocol):

@@ -29,6 +29,8 @@ class Block:
     """Inside of the brackets."""
     between: str = "\n"
     """Between two blocks, where each has one call."""
+    held: bool = True
+    """Whether a free turn is watched for it: else it is read as the model has written it."""
 
     @property
     def texts(self) -> tuple[str, ...]:

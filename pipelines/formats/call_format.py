@@ -71,9 +71,10 @@ class CallFormat:
     def awaited(self, names: Sequence[str]) -> Awaited:
         """What shows that calls of these tools begin."""
         token = self._alphabet.token(self.blocks[0].start)
-        starts = dict.fromkeys(block.start for block in self.blocks)
+        held = [block for block in self.blocks if block.held]
+        starts = dict.fromkeys(block.start for block in held)
         texts = tuple(start for start in starts if start and self._alphabet.token(start) is None)
-        heads = tuple(head for block in self.blocks if not block.start for head in block.heads(names))
+        heads = tuple(head for block in held if not block.start for head in block.heads(names))
         if not texts and not heads:
             return Awaited(token)
         thoughts = self.reasoning or Reasoning("", "")

@@ -24,6 +24,8 @@ class JsonBody:
     """A member with an id that stands before the name, and the pattern of the id."""
     last: tuple[str, str] | None = None
     """The same after the arguments."""
+    full: bool = False
+    """Whether an object without an opener is a call only with its arguments right behind its name."""
     spaced: bool = True
     """Whether a space follows each colon and comma of the call's own members."""
     texts: Sequence[str] = ()
@@ -35,20 +37,25 @@ class JsonBody:
 
     def begins(self, text: str, schemas: Schemas) -> bool | None:
         """Whether a text begins a call of these tools; None where it cannot be told yet."""
-        found = self.keys.name_at(text[:LONGEST_HEAD])
-        if found is not None:
-            return not schemas or any(found[1] == json.dumps(name, ensure_ascii=False) for name in schemas)
-        return None if len(text) < LONGEST_HEAD and self._partly.fullmatch(text) else False
+        text = text[:LONGEST_HEAD]
+        found = self.keys.name_at(text)
+        if found is None:
+            return None if len(text) < LONGEST_HEAD and self._to_name.fullmatch(text) else False
+        if schemas and all(found[1] != json.dumps(name, ensure_ascii=False) for name in schemas):
+            return False
+        if not self.full or self.keys.arguments_at(text, found.end()) is not None:
+            return True
+        return None if len(text) < LONGEST_HEAD and self._to_arguments.fullmatch(text, found.end()) else False
 
     @cached_property
-    def _partly(self) -> re.Pattern[str]:
+    def _to_name(self) -> re.Pattern[str]:
         """What may become the beginning of a call up to its name."""
-        pieces = [r"\{", *re.findall(".", json.dumps(self.keys.name)), ":", '"', r'(?:[^"\\\n]|\\.)*\\?']
-        pattern = ""
-        for place, piece in reversed(list(enumerate(pieces))):
-            gap = r"\s*" if place in (0, 1, len(self.keys.name) + 3, len(self.keys.name) + 4) else ""
-            pattern = rf"{gap}(?:{piece}{pattern})?"
-        return re.compile(pattern)
+        return _beginnings(r" \{", *_key(self.keys.name), " :", r' "(?:[^"\\\n]|\\.)*\\?')
+
+    @cached_property
+    def _to_arguments(self) -> re.Pattern[str]:
+        """What may become, behind the name, the beginning of the arguments."""
+        return _beginnings(" ,", *_key(self.keys.arguments), " :", r" \{")
 
     def heads(self, names: Sequence[str]) -> Sequence[str]:
         """With which texts calls of these tools begin."""
@@ -73,3 +80,18 @@ class JsonBody:
             key, pattern = self.last
             closing = in_order(rules.text(f',{space}"{key}":{space}"'), f"/{pattern}/", rules.text('"}'))
         return in_order(opening, one_of(calls), closing)
+
+
+def _key(name: str) -> Sequence[str]:
+    """The characters of a key as patterns."""
+    first, *others = map(re.escape, json.dumps(name))
+    return (f" {first}", *others)
+
+
+def _beginnings(*patterns: str) -> re.Pattern[str]:
+    """All beginnings of what fits these patterns in a row. Before one with a space in front there may be any."""
+    whole = ""
+    for pattern in reversed(patterns):
+        spaced, pattern = pattern.startswith(" "), pattern.removeprefix(" ")
+        whole = rf"\s*(?:{pattern}{whole})?" if spaced else f"(?:{pattern}{whole})?"
+    return re.compile(whole)

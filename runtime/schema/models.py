@@ -63,6 +63,9 @@ class ModelAnswer(Shape):
         default=None,
         description="`chat`, `completions`, `tools`, `infill`, what it reads besides text; `embeddings`; `rerank`.",
     )
+    tool_format: str | None = Field(
+        default=None, description="How it writes calls, by the name that settings use, and why that was chosen."
+    )
     dimensions: int | None = Field(default=None, description="How many numbers an embedding has.")
     sampling: SamplingAnswer | None = Field(
         default=None, description="How tokens are chosen where a request is silent."
@@ -119,6 +122,7 @@ def _loaded(standing: Standing) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if isinstance(model, Model):
         more["sampling"] = asdict(model.defaults)
+        more["tool_format"] = model.codec.info.tool_format
     elif not model.info.ranks:
         more["dimensions"] = model.info.width
     return {

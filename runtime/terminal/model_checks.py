@@ -34,6 +34,8 @@ def served(remote: Remote) -> list[Section]:
         section.facts["requests"] = _served(model.get("can_batch", True))
         section.facts["context"] = f"{model.get('context_length')} tokens"
         section.facts["can"] = model.get("capabilities", [])
+        if "tool_format" in model:
+            section.facts["tool-call format"] = model["tool_format"]
         sections.append(section)
     return sections
 
@@ -99,8 +101,8 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
     section.facts["trial"] = pipeline.trial
     if not calls:
         section.wrong(
-            "its chat template has no known tool-call format, so it cannot call tools",
-            "use a model whose template supports tools, such as hf:Qwen/Qwen3-4B-GGUF:Q4_K_M",
+            "no known tool-call format is set or found, so it cannot call tools",
+            "set --tool-format generic, with which any model is told in words how to call tools",
             broken=False,
         )
 

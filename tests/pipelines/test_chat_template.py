@@ -146,8 +146,8 @@ def test_the_tool_block_stands_once_in_the_order_that_models_know(embedded_codec
     )
 
 
-def codec_of(tokenizer: Tokenizer, template: str) -> TemplateCodec:
-    return TemplateCodec("test", tokenizer, template)
+def codec_of(tokenizer: Tokenizer, template: str, tool_format: str | None = None) -> TemplateCodec:
+    return TemplateCodec("test", tokenizer, template, tool_format)
 
 
 def show(codec: TemplateCodec, items: list[Item], tools: list[ToolSpec] | None = None) -> str:
@@ -187,7 +187,7 @@ def test_a_message_that_a_template_leaves_out_is_refused(embedded_tokenizer: Tok
     )
     call, result = AssistantItem(calls=(ToolCall("i", "look", "{}"),)), ToolResultItem("i", "look", "4")
     with pytest.raises(TemplateFailed, match="does not render the tool result message at item 2"):
-        codec_of(embedded_tokenizer, template).suffix([], [UserItem("a"), call, result], [], ended=False)
+        codec_of(embedded_tokenizer, template, "plain").suffix([], [UserItem("a"), call, result], [], ended=False)
 
 
 def test_a_template_that_cuts_content_is_refused(embedded_tokenizer: Tokenizer) -> None:

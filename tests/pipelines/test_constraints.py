@@ -169,7 +169,7 @@ def test_without_tools_nothing_is_held(embedded_codec: TemplateCodec) -> None:
 
 
 def test_a_model_without_a_call_format_cannot_be_made_to_call(embedded_tokenizer: Tokenizer) -> None:
-    codec = TemplateCodec("plain", embedded_tokenizer, "{% for m in messages %}{{ m.content }}{% endfor %}")
+    codec = TemplateCodec("m", embedded_tokenizer, "{% for m in messages %}{{ m.content }}{% endfor %}", "plain")
     assert codec.grammar([EMPTY], ToolChoice.AUTO, parallel=True) is None
     assert codec.unenforced([EMPTY], parallel=True) == ()
     with pytest.raises(InvalidRequest, match="no way to call"):

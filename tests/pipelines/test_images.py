@@ -114,6 +114,7 @@ def test_a_template_without_a_place_in_results_has_a_note_there() -> None:
     template = (
         "{% for message in messages %}{{ message.role }}: "
         "{{ (message.content | tojson) if message.role == 'tool' else message.content }}\n{% endfor %}"
+        "{{ tools | tojson if tools }}"
     )
     made = codec(template)
     items: list[Item] = [UserItem("x"), AssistantItem("y"), ToolResultItem("c", "f", "z", attachments=(png(1),))]

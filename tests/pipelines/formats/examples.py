@@ -32,6 +32,12 @@ EXAMPLES = {
         '<tool_call>\n{"name": "g", "arguments": {"n": 1}}\n</tool_call>',
         '<tool_call>\n{"name": "f", "arguments": {"a" "b"}}\n</tool_call>',
     ),
+    "generic": Example(
+        '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>',
+        '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "g", "arguments": {"n": 1}}\n</tool_call>',
+        '<tool_call>\n{"name": "f", "arguments": {"a" "b"}}\n</tool_call>',
+    ),
     "qwen3-coder": Example(
         "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
         "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n"

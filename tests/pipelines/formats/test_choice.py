@@ -17,8 +17,34 @@ def test_the_format_and_its_reason_are_told() -> None:
     told = TemplateCodec("m", ByteTokenizer([]), TEMPLATE).info.tool_format
     assert told.startswith("hermes: the model's chat template writes a call as '")
     assert TemplateCodec("m", ByteTokenizer([]), TEMPLATE, "llama3").info.tool_format == "llama3: as it was set"
-    plain = TemplateCodec("m", ByteTokenizer([]), "{% for m in messages %}{{ m.content }}{% endfor %}").info.tool_format
-    assert plain == "plain: the model's chat template writes no calls"
+
+
+PLAIN = "{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}"
+UNKNOWN, SILENT = (
+    "plain: no format writes a call as the template does: '",
+    "plain: the model's chat template knows tools",
+)
+TOLD = "generic: the model's chat template knows no tools, so it is told how to call them"
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        (PLAIN, TOLD),
+        (PLAIN.replace("<end>", "<end>{# tools come later #}"), TOLD),
+        ("{{ raise_exception('no system') if messages[0].role == 'system' }}" + PLAIN, TOLD),
+        ("{{ raise_exception('no system') if messages[0].role == 'tool' }}" + PLAIN, TOLD),
+        ("{{ tools | tojson if tools }}" + PLAIN, UNKNOWN),
+        (PLAIN.replace("<end>", "{{ m.tool_calls or '' }}<end>"), UNKNOWN),
+        ("{{ functions + ' are functions' }}" + PLAIN, SILENT),
+        (PLAIN.replace("<end>", "{{ raise_exception('call no tools') if m.tool_calls }}<end>"), SILENT),
+    ],
+    ids=["none", "comment", "no system", "refuses a role", "list", "calls", "refuses all", "refuses calls"],
+)  # fmt: skip
+def test_a_template_that_knows_no_tools_is_told_from_one_that_refuses_or_writes_them(template: str, told: str) -> None:
+    assert TemplateCodec("m", ByteTokenizer([]), template).info.tool_format.startswith(told)
+    set_plain = TemplateCodec("m", ByteTokenizer([]), template, "plain").info.tool_format
+    assert set_plain == "plain: as it was set"
 
 
 def test_a_format_that_there_is_not_is_refused_with_those_that_there_are() -> None:

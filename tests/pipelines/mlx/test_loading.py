@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,22 @@ def test_a_folder_that_is_not_whole_is_told_in_one_sentence(
     assert "\n" not in str(failed.value)
 
 
-def test_without_a_chat_template_it_is_said_that_it_calls_no_tools(
-    folder: Path, settings: LoadSettings, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("forms", "calls"),
+    [((), "it is told in words how to call tools"), ((("*", "plain"),), "it will call no tools")],
+    ids=["generic", "plain"],
+)
+def test_without_a_chat_template_it_is_said_how_it_calls_tools(
+    folder: Path,
+    settings: LoadSettings,
+    caplog: pytest.LogCaptureFixture,
+    forms: tuple[tuple[str, str], ...],
+    calls: str,
 ) -> None:
     (folder / "tokenizer_config.json").write_text('{"eos_token": "<|im_end|>"}')
     with caplog.at_level(logging.WARNING, "tenuto"):
-        closed(load(str(folder), settings))
-    assert f"{folder} has no chat template; ChatML is used, and it will call no tools" in caplog.messages
+        closed(load(str(folder), replace(settings, tool_formats=forms)))
+    assert f"{folder} has no chat template; ChatML is used, and {calls}" in caplog.messages
 
 
 # From the Hub
