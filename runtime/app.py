@@ -39,7 +39,7 @@ from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
-from tenuto.runtime.mcp.server import build_server
+from tenuto.runtime.mcp.server import Seal, build_server
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.model_loading import Loader, available
 from tenuto.runtime.notes import Notebooks
@@ -119,7 +119,8 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)
         await stack.enter_async_context(beside(news.follow))
-        server = build_server(runner, news, principal_of=principal_of)
+        seal = Seal(folder.key, settings.approval_expires_s)
+        server = build_server(runner, news, principal_of=principal_of, seal=seal)
         mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
         await stack.enter_async_context(mcp.run())
         pulls = await stack.enter_async_context(Pulls(Egress(settings.egress)))

@@ -12,7 +12,7 @@ from tenuto.sessions.items import ToolSpec
 from tenuto.tools.gate import Gate
 from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
-from tenuto.tools.validate import problems
+from tenuto.tools.validate import problems, without_nulls
 
 Check = Callable[[dict[str, Any], dict[str, Any]], Awaitable[list[str]]]
 """Tells in words what is wrong with arguments by a schema; raises TenutoError where that takes too long."""
@@ -126,6 +126,7 @@ class Registry:
         if found is None:
             known = ", ".join(self._listed) or "none"
             return ToolResult(f"Error: there is no tool {name[:100]!r}; the tools are: {known}", is_error=True)
+        arguments = without_nulls(found.tool.spec.parameters, arguments)
         try:
             wrong = await self.check(found.tool.spec.parameters, arguments)
         except TenutoError as exc:

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from tenuto.sessions.items import Attachment, ToolSpec
+from mcp_types import CallToolResult
+
+from tenuto.sessions.items import Attachment, JsonObject, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +29,17 @@ class Annotations:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as its server lists it. `spec.name` is the server's own name, without the server's prefix."""
+    """A tool as its server lists it. `spec.name` is the server's own name, without the server's prefix.
+
+    `title`, `icons` and `meta` are for clients that show tools, in MCP's form; no model reads them.
+    """
 
     spec: ToolSpec
     annotations: Annotations = field(default_factory=Annotations)
-    output_schema: dict[str, Any] | None = None
+    output_schema: JsonObject | None = None
+    title: str | None = None
+    icons: tuple[JsonObject, ...] = ()
+    meta: JsonObject | None = None
 
 
 def digest(tool: Tool) -> str:
@@ -58,13 +66,15 @@ class CallContext:
 class ToolResult:
     """What a tool answered. A failure that the model should read is a result with `is_error`.
 
-    `attachments` are kept with the result; the model reads what `text` says of them.
+    `attachments` are kept with the result; the model reads what `text` says of them. `whole` is what an
+    MCP server gave, for a client that called the tool itself; it is not kept.
     """
 
     text: str
     is_error: bool = False
     structured: Any = None
     attachments: tuple[Attachment, ...] = ()
+    whole: CallToolResult | None = field(default=None, compare=False, repr=False)
 
 
 class ToolServer(Protocol):

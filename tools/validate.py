@@ -45,6 +45,31 @@ def problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
         return []
 
 
+def without_nulls(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without those that are null, but may not be and need not be there: models write null for absent."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or None not in arguments.values():
+        return arguments
+    needed = required if isinstance(required, list) else []
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name in needed or not _refuses_null(properties.get(name))
+    }
+
+
+def _refuses_null(schema: Any) -> bool:
+    """Whether a schema certainly does not take null; what cannot be told at a glance may."""
+    if not isinstance(schema, dict):
+        return False
+    if "enum" in schema:
+        return isinstance(schema["enum"], list) and None not in schema["enum"]
+    if "type" in schema:
+        return "null" not in (schema["type"] if isinstance(schema["type"], list) else [schema["type"]])
+    branches = schema.get("anyOf", schema.get("oneOf"))
+    return isinstance(branches, list) and bool(branches) and all(_refuses_null(branch) for branch in branches)
+
+
 def is_cheap(schema: dict[str, Any], arguments: dict[str, Any]) -> bool:
     """Whether `problems` takes a known, short time for these: the schema is bounded without a look at the values."""
     weight = subschemas(schema)

@@ -12,10 +12,11 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tenuto.errors import ConfigurationError
+from tenuto.runtime.data_folder import kept_key
 from tenuto.sessions.private import make_private
 
 _LOCK, _OWNER = "lock", "owner.json"
-_OURS = (_LOCK, f"{_OWNER}*", "sessions.db*", "serve.log", "snapshots")
+_OURS = (_LOCK, f"{_OWNER}*", f"{kept_key.NAME}*", "sessions.db*", "serve.log", "snapshots")
 """What there may be of ours in a data folder, which may hold other things as well."""
 # Somebody who only asks for the owner holds the lock for an instant, and an owner has no entry at first and at last.
 _PATIENCE_S = 0.2
@@ -34,11 +35,15 @@ class Owner(BaseModel):
 
 
 class DataFolder:
-    """A data folder that this process owns until `release`. The kernel lets go of it when the process dies."""
+    """A data folder that this process owns until `release`. The kernel lets go of it when the process dies.
+
+    `key` is 32 bytes that all its owners have, one after the other, and nobody else.
+    """
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
         self.owner = Owner(pid=os.getpid(), secret=secrets.token_urlsafe(32))
+        self.key = kept_key.kept_key(path)
         self._lock = lock
         _write(path / _OWNER, self.owner)
 

@@ -18,6 +18,8 @@ from tenuto.runtime.http.guard import Guard
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 from tenuto.runtime.http.routes import DocumentedRoute
 
+_BLANKS = (b" ", b"\t")
+
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
@@ -43,7 +45,10 @@ def application(dialects: Dialects, keys: Keys, settings: HttpSettings) -> ASGIA
 
 class Recognition:
     """ASGI middleware: which route a request means, and whose it is. Outermost, as every refusal is told in its
-    dialect's form."""
+    dialect's form.
+
+    White space behind a header's value is no part of it, though the parser leaves it there.
+    """
 
     def __init__(self, app: ASGIApp, dialects: Dialects) -> None:
         self._app, self._dialects = app, dialects
@@ -59,6 +64,8 @@ class Recognition:
                 path = self._dialects.route_path(scope["path"])
                 if path != scope["path"]:
                     scope = {**scope, "path": path, "raw_path": quote(path).encode()}
+                if any(value[-1:] in _BLANKS for _, value in scope["headers"]):
+                    scope = {**scope, "headers": [(name, value.rstrip(b" \t")) for name, value in scope["headers"]]}
                 recognise(scope, self._dialects.of(scope))
             case "lifespan":
                 recognise(scope, self._dialects.house)
@@ -86,7 +93,9 @@ def _has_socket(dialect: Dialect, path: str) -> bool:
 
 
 def _routed(dialect: Dialect) -> Starlette:
-    return Starlette(routes=dialect.routes, exception_handlers={HTTPException: _no_route})
+    app = Starlette(routes=dialect.routes, exception_handlers={HTTPException: _no_route})
+    app.router.redirect_slashes = False  # `Dialects.route_path` has found the route already
+    return app
 
 
 def _public(dialects: Dialects) -> frozenset[str]:

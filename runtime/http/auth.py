@@ -13,6 +13,8 @@ from tenuto.runtime.http.dialect import dialect_of
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 from tenuto.sessions.principal import LOCAL, Principal, Role
 
+_WELL_KNOWN = "/.well-known/"
+
 
 def principal_of(request: HTTPConnection) -> Principal:
     """Who asks. Only behind `Authentication`."""
@@ -74,7 +76,8 @@ def _digest(key: str) -> bytes:
 
 
 class Authentication:
-    """ASGI middleware: no request or WebSocket passes without a principal, but for requests to the `public` paths."""
+    """ASGI middleware: no request or WebSocket passes without a principal, but for requests to the `public` paths and
+    to `/.well-known/`, where clients look for how to get a key before they have one."""
 
     def __init__(self, app: ASGIApp, keys: Keys, public: Collection[str] = ()) -> None:
         self._app, self._keys, self._public = app, keys, frozenset(public)
@@ -97,7 +100,8 @@ class Authentication:
     def _needs_key(self, scope: Scope) -> bool:
         match scope["type"]:
             case "http":
-                return scope["path"] not in self._public
+                path: str = scope["path"]
+                return path not in self._public and not path.startswith(_WELL_KNOWN)
             case "websocket":
                 return True
             case "lifespan":

@@ -51,16 +51,18 @@ class Dialects:
         _check(self.all)
 
     def route_path(self, path: str) -> str:
-        """The path of a route that a client means by a path: clients double slashes, and leave out or repeat `/v1`."""
-        if self._leads(path):
+        """The path of a route that a client means by a path: clients double slashes, end in one, and leave out or
+        repeat `/v1`. They are redirected nowhere: some repeat no body, and some no key."""
+        if self._owners(path):
             return path
         bare = _SLASHES.sub("/", path)
         meant = (bare, f"{_PREFIX}{bare}", bare.removeprefix(_PREFIX))
-        return next((one for one in meant if self._leads(one)), path)
+        without_slash = (one.removesuffix("/") for one in meant)
+        return next((one for one in (*meant, *without_slash) if self._owners(one)), path)
 
     def of(self, scope: Scope) -> Dialect:
         """Whose request it is."""
-        owners = self._leads(scope["path"])
+        owners = self._owners(self.route_path(scope["path"]))
         if len(owners) == 1:
             return owners[0]
         names = set(Headers(scope=scope).keys())
@@ -75,13 +77,8 @@ class Dialects:
     def _at_home(self, path: str) -> Iterator[Dialect]:
         return (dialect for dialect in self.all if dialect.home is not None and path.startswith(dialect.home))
 
-    def _leads(self, path: str) -> tuple[Dialect, ...]:
-        """The dialects that have a route for a path that has come, or for the one that it is redirected to."""
-        if not path:
-            return ()
-        return self._owners(path) or self._owners(path.removesuffix("/") if path.endswith("/") else f"{path}/")
-
     def _owners(self, path: str) -> tuple[Dialect, ...]:
+        """The dialects that have a route for a path."""
         if path in self._fixed:
             return self._fixed[path]
         return tuple(one for one in self.all if any(route.path_regex.match(path) for route in one.routes))

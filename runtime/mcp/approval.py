@@ -1,11 +1,11 @@
 """Asking the person behind an MCP client whether a tool may be called, in both eras of the protocol.
 
 Until 2025-11-25 the server sends an elicitation while the call waits. Since 2026-07-28 the call returns with the
-question, and the client makes it again with the answer; its `request_state` names the pause, which only its own
-principal can decide, so it needs no seal.
+question, and the client makes it again with the answer; its `request_state` names the pause. The server's middleware
+seals it, so what comes back belongs to this call of this principal, and has not expired.
 
-A tool that a client calls itself is asked about in the same ways. No run waits then: the state names the call, so that
-the answer is none to another one. A client that would forge a state could as well answer in the person's place.
+A tool that a client calls itself is asked about in the same ways. No run waits then: the state names the tool as it
+described itself, which may be another one by the time of the answer.
 """
 
 import hashlib
@@ -24,9 +24,7 @@ from tenuto.sessions.records import PauseReason
 from tenuto.tools.registry import Exported
 
 _ANSWER = "approval"
-_CHANGED = (
-    "this call retries one that asked for approval, but the call or its tool has changed; call again from the start"
-)
+_CHANGED = "this call retries one that asked for approval, but its tool has changed; call again from the start"
 _UNANSWERED = "this call retries one that asked for approval, but carries no answer"
 _APPROVE = {"type": "boolean", "title": "Allow the call", "description": "Whether the tool may be called."}
 _FORM: dict[str, Any] = {
@@ -140,7 +138,7 @@ class CallQuestion:
         """What the repeated call answers.
 
         Raises:
-            InvalidRequest: it was asked about another call, or the answer is missing.
+            InvalidRequest: it was asked about another tool, or the answer is missing.
         """
         if params.request_state != self._digest:
             raise InvalidRequest(_CHANGED)
@@ -155,9 +153,9 @@ class CallQuestion:
 
     @property
     def _digest(self) -> str:
-        """Names the call and what its tool says of itself."""
+        """Names what the tool says of itself."""
         tool = None if self.tool is None else asdict(self.tool)
-        named = json.dumps([self.name, self.arguments, tool], sort_keys=True, ensure_ascii=False)
+        named = json.dumps(tool, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -67,7 +67,12 @@ class News:
     async def listen(
         self, principal: str, context: Context, params: t.SubscriptionsListenRequestParams
     ) -> t.SubscriptionsListenResult:
-        """A client's stream, open until it leaves or `close`."""
+        """A client's stream, open until it leaves or `close`.
+
+        Raises:
+            MCPError: it wants to hear of too many resources.
+        """
+        _expect_few(len(params.notifications.resource_subscriptions or ()))
         if principal not in self._listeners:
             bus = self._buses[principal] = InMemorySubscriptionBus()
             self._listeners[principal] = ListenHandler(bus, max_subscriptions=MOST_LISTENING)
@@ -94,10 +99,7 @@ class News:
         connection = self._connection(principal, context)
         if connection is None:
             return
-        if len(connection.uris) >= MOST_SUBSCRIPTIONS:
-            raise MCPError(
-                code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to"
-            )
+        _expect_few(len(connection.uris | {uri}))
         connection.uris.add(uri)
 
     def unsubscribe(self, principal: str, context: Context, uri: str) -> None:
@@ -194,3 +196,8 @@ class News:
         for gone in self._places.settle(key, principal):
             del self._connections[gone]
         return connection
+
+
+def _expect_few(resources: int) -> None:
+    if resources > MOST_SUBSCRIPTIONS:
+        raise MCPError(code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")

@@ -1,11 +1,14 @@
 """A principal's sessions as MCP resources: `session://{id}`, listed by pages, each the document that export gives."""
 
+import re
+
 import anyio.to_thread
 import mcp.types as t
 from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.sessions import ids
 from tenuto.sessions.principal import Principal
 
 TEMPLATE = "session://{id}"
@@ -51,18 +54,32 @@ async def listed(runner: LoopPort, principal: Principal, cursor: str | None) -> 
     return t.ListResourcesResult(resources=resources, next_cursor=found[PAGE - 1].id if len(found) > PAGE else None)
 
 
+def expect_ours(uri: str) -> str:
+    """The id of the session whose resource this is, or would be.
+
+    Raises:
+        MCPError: it is no session's.
+    """
+    session_id = uri.removeprefix(_PREFIX)
+    if session_id == uri or not re.fullmatch(ids.PATTERN, session_id):
+        raise _not_found(NotFound("resource", uri[:200]), uri)
+    return session_id
+
+
+def _not_found(exc: NotFound, uri: str) -> MCPError:
+    return MCPError(code=t.INVALID_PARAMS, message=str(exc), data={"uri": uri})
+
+
 async def read(runner: LoopPort, principal: Principal, uri: str) -> t.ReadResourceResult:
     """A session's document.
 
     Raises:
         MCPError: there is no such session, or it is another principal's.
     """
-    session_id = uri.removeprefix(_PREFIX)
+    session_id = expect_ours(uri)
     try:
-        if session_id == uri:
-            raise NotFound("resource", uri)
         pages = await runner.export_pages(principal, session_id)
     except NotFound as exc:
-        raise MCPError(code=t.INVALID_PARAMS, message=str(exc), data={"uri": uri}) from None
+        raise _not_found(exc, uri) from None
     text = (await anyio.to_thread.run_sync(b"".join, pages)).decode()
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])

@@ -8,11 +8,13 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp.types as t
 from mcp.server import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
 from tenuto import __version__
@@ -27,24 +29,35 @@ from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
 from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, AnnouncingServer, CallResult, Context, can_ask, failure
 from tenuto.runtime.schema.conversion import told_event
-from tenuto.sessions.items import Attachment
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.registry import Exported
+from tenuto.tools.spec import ToolResult
+from tenuto.tools.validate import without_nulls
 
 logger = logging.getLogger(__name__)
+
+_PROTOCOLS_OWN = "io.modelcontextprotocol/"
 
 GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
 
 
-def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], Principal]) -> Server[Any]:
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """How long what a client carries from a question to its answer is taken, and the key of 32 bytes that seals it."""
+
+    key: bytes
+    expires_s: float
+
+
+def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], Principal], seal: Seal) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
     desk = _Desk(runner, news, principal_of)
-    return AnnouncingServer(
+    server = AnnouncingServer(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
@@ -57,6 +70,11 @@ def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], 
         on_unsubscribe_resource=desk.unsubscribe,
         on_subscriptions_listen=desk.listen,
     )
+    security = RequestStateSecurity(
+        keys=[seal.key], ttl=seal.expires_s, bind_principal=lambda context: principal_of(context.request).id
+    )
+    server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+    return server
 
 
 class _Desk:
@@ -93,7 +111,8 @@ class _Desk:
             return await resources.read(self._runner, self._who(context), str(params.uri))
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
-        """The older protocol's way to hear of a session."""
+        """The older protocol's way to hear of a session, also of one that comes later."""
+        resources.expect_ours(str(params.uri))
         self._news.subscribe(self._who(context).id, context, str(params.uri))
         return t.EmptyResult()
 
@@ -104,6 +123,8 @@ class _Desk:
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
         """The newer protocol's way to hear of anything."""
+        for uri in params.notifications.resource_subscriptions or ():
+            resources.expect_ours(uri)
         return await self._news.listen(self._who(context).id, context, params)
 
     async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
@@ -124,7 +145,9 @@ class _Desk:
         name = params.name
         expect_json("the arguments", arguments)
         if name in INPUTS:
+            arguments = without_nulls(INPUTS[name], arguments)
             await self._check(arguments, INPUTS[name])
+            params = params.model_copy(update={"arguments": arguments})
         if name == chat.CHAT:
             return await self._chat(context, params, principal)
         if name == RUN_RESUME:
@@ -136,6 +159,10 @@ class _Desk:
     async def _call(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Call a server's tool for whoever asks, once a person has said yes where that is needed."""
         name, arguments, approved = params.name, params.arguments or {}, False
+        if self._runner.registry.known(name) is None:
+            raise MCPError(
+                code=t.INVALID_PARAMS, message=f"Unknown tool: {name[:100]!r}; tools/list names those there are"
+            )
         if can_ask(context) and self._runner.needs_word(principal, name):
             question = approval.CallQuestion(name, arguments, self._runner.registry.known(name))
             if params.request_state is not None:
@@ -151,8 +178,7 @@ class _Desk:
             approved = True
         report = context.session.report_progress
         result = await self._runner.call_tool(principal, name, arguments, progress=report, approved=approved)
-        content: list[t.ContentBlock] = [t.TextContent(type="text", text=result.text), *map(_block, result.attachments)]
-        return t.CallToolResult(content=content, structured_content=result.structured, is_error=result.is_error)
+        return _relayed(result)
 
     async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Answer one turn."""
@@ -277,19 +303,13 @@ def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult
     return success(chat.result(answer, progress), progress.text)
 
 
-def _block(attachment: Attachment) -> t.ContentBlock:
-    """What a tool gave besides text, as MCP carries it."""
-    kind, mime, data, uri = attachment.kind, attachment.mime_type, attachment.data, attachment.uri
-    if data is None:
-        return t.ResourceLink(type="resource_link", name=uri or kind, uri=uri or "", mime_type=mime)
-    match kind:
-        case "image":
-            return t.ImageContent(type="image", data=data, mime_type=mime)
-        case "audio":
-            return t.AudioContent(type="audio", data=data, mime_type=mime)
-        case "file":
-            blob = t.BlobResourceContents(uri=uri or "", mime_type=mime, blob=data)
-            return t.EmbeddedResource(type="resource", resource=blob)
+def _relayed(result: ToolResult) -> t.CallToolResult:
+    """A tool's result as its server gave it, but for what that said of itself."""
+    if result.whole is None:
+        text = t.TextContent(type="text", text=result.text)
+        return t.CallToolResult(content=[text], structured_content=result.structured, is_error=result.is_error)
+    meta = {key: value for key, value in (result.whole.meta or {}).items() if not key.startswith(_PROTOCOLS_OWN)}
+    return result.whole.model_copy(update={"meta": meta or None})
 
 
 def _listed(exported: Exported) -> t.Tool:
@@ -297,11 +317,14 @@ def _listed(exported: Exported) -> t.Tool:
     notes = exported.tool.annotations
     return t.Tool(
         name=exported.name,
-        title=notes.title,
+        title=exported.tool.title,
         description=exported.spec.description,
         input_schema={**exported.spec.parameters, "type": "object"},
         output_schema=exported.tool.output_schema,
+        icons=[t.Icon.model_validate(icon) for icon in exported.tool.icons] or None,
+        meta=exported.tool.meta,
         annotations=t.ToolAnnotations(
+            title=notes.title,
             read_only_hint=notes.read_only,
             destructive_hint=notes.destructive,
             idempotent_hint=notes.idempotent,

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import mcp.types as t
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.forked import program
@@ -30,14 +30,18 @@ RULES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a tool that needs a person's word."""
-    folder: Path = tmp_path_factory.mktemp("asking")
-    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
-    (folder / "mcp.json").write_text(json.dumps(config))
-    server = Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json")))
+    server = asking_in(tmp_path_factory.mktemp("asking"))
     try:
         yield server.start()
     finally:
         server.close()
+
+
+def asking_in(folder: Path) -> Server:
+    """That server, not started."""
+    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
+    (folder / "mcp.json").write_text(json.dumps(config))
+    return Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json")))
 
 
 @pytest.fixture(params=["http", "stdio"])
@@ -127,14 +131,61 @@ async def test_a_client_that_can_ask_nobody_gets_the_pause_itself(mode: str, tra
     assert decided.status_code == 200
 
 
-async def test_an_answer_that_was_not_asked_for_is_refused(asking: Server) -> None:
+YES = t.ElicitResult(action="accept", content={"approve": True})
+
+
+async def nobody(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult:
+    raise AssertionError("the question is answered by hand")
+
+
+async def asked(client: Client, **more: Any) -> tuple[dict[str, Any], t.InputRequiredResult]:
+    """A turn whose call waits for a person's word: its arguments, and the question."""
+    arguments = {"message": "echo", **more}
+    question = await client.session.call_tool("chat", arguments, allow_input_required=True)
+    assert isinstance(question, t.InputRequiredResult)
+    return arguments, question
+
+
+async def answered(client: Client, arguments: dict[str, Any], state: str | None) -> t.CallToolResult:
+    responses: dict[str, Any] = {"approval": YES}
+    result = await client.session.call_tool("chat", arguments, input_responses=responses, request_state=state)
+    assert isinstance(result, t.CallToolResult)
+    return result
+
+
+@pytest.mark.parametrize("state", ["not ours", '{"pause_id": "nobodys", "first": 1, "last": 1}', "v1.AAAA"])
+async def test_an_answer_that_was_not_asked_for_is_refused(state: str, asking: Server) -> None:
     async with connected(asking, "http", "auto") as client:
-        forged = await client.session.call_tool(
-            "chat",
-            {"message": "x"},
-            input_responses={"approval": t.ElicitResult(action="accept", content={"approve": True})},
-            request_state='{"pause_id": "nobodys", "first": 1, "last": 1}',
-        )
-        broken = await client.session.call_tool("chat", {"message": "x"}, request_state="not ours")
-    assert forged.is_error
-    assert broken.is_error
+        with pytest.raises(MCPError, match="requestState") as refused:
+            await answered(client, {"message": "x"}, state)
+    assert refused.value.code == t.INVALID_PARAMS
+
+
+async def test_an_answer_is_none_to_another_call(transport: str, asking: Server) -> None:
+    async with connected(asking, transport, "auto", elicitation_callback=nobody) as client:
+        one, question = await asked(client, session_id=f"one-{transport}")
+        other, others_question = await asked(client, session_id=f"other-{transport}")
+        for arguments, state in ((one, others_question.request_state), (other, question.request_state)):
+            with pytest.raises(MCPError, match="requestState"):
+                await answered(client, arguments, state)
+        tampered = f"{(question.request_state or '')[:-2]}AA"
+        with pytest.raises(MCPError, match="requestState"):
+            await answered(client, one, tampered)
+        for arguments, state in ((one, question.request_state), (other, others_question.request_state)):
+            assert answer_of(await answered(client, arguments, state))["text"].endswith("It said hi.")
+
+
+async def test_a_question_can_be_answered_after_a_restart(tmp_path: Path) -> None:
+    server = asking_in(tmp_path)
+    try:
+        server.start()
+        async with connected(server, "http", "auto", elicitation_callback=nobody) as client:
+            arguments, question = await asked(client)
+        server.kill()
+        server.start()
+        async with connected(server, "http", "auto", elicitation_callback=nobody) as client:
+            answer = answer_of(await answered(client, arguments, question.request_state))
+    finally:
+        server.close()
+    assert answer["text"].endswith("It said hi.")
+    assert answer["status"] == "completed"

@@ -1,16 +1,21 @@
 import json
+import socket
 from typing import Any
 
 import anyio
 import httpx
 import mcp.types as t
 import pytest
+from mcp import Client, MCPError
 
 from tests.e2e.server import Server
 from tests.mcp.conftest import LONG_TEXT, Connect
 from tests.patience import HANGS_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:resources/subscribe"),  # the older protocol is tested too
+]
 
 
 def text_of(result: t.CallToolResult) -> str:
@@ -99,12 +104,12 @@ async def test_a_tool_can_be_called_by_itself(connect: Connect) -> None:
     async with connect() as client:
         right = await client.call_tool("calculator__evaluate", {"expression": "2+3"})
         wrong = await client.call_tool("calculator__evaluate", {"expression": 5})
-        missing = await client.call_tool("nowhere__nothing", {})
+        with pytest.raises(MCPError, match="nowhere__nothing") as missing:
+            await client.call_tool("nowhere__nothing", {})
     assert text_of(right) == "5"
     assert wrong.is_error
     assert "expression" in text_of(wrong)
-    assert missing.is_error
-    assert "nowhere__nothing" in text_of(missing)
+    assert missing.value.code == t.INVALID_PARAMS
 
 
 @pytest.mark.parametrize(
@@ -197,3 +202,66 @@ def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
         except httpx.TransportError:  # it may hang up before all has been sent
             return
     assert status == 413
+
+
+# The endpoint, as clients have been seen to call it.
+
+
+def raw(server: Server, path: str, headers: dict[str, str]) -> bytes:
+    """The answer to a call of a tool by the newest protocol, its headers sent as they are written."""
+    version = "2026-07-28"
+    meta = {"protocolVersion": version, "clientCapabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    params = {
+        "name": "calculator__evaluate",
+        "arguments": {"expression": "2+3"},
+        "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()},
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    address = server.url.removeprefix("http://")
+    sent = {
+        "Host": address,
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": version,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "calculator__evaluate",
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port)), timeout=HANGS_S) as connection:
+        connection.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n{body}".encode())
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "//mcp"])
+def test_the_endpoint_is_found_with_a_slash_more(path: str, server: Server) -> None:
+    answer = raw(server, path, {})
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b'"text":"5"' in answer
+
+
+def test_white_space_behind_a_header_is_no_part_of_it(server: Server) -> None:
+    blanks = {
+        "MCP-Protocol-Version": "2026-07-28 ",
+        "Mcp-Method": "tools/call\t ",
+        "Mcp-Name": "calculator__evaluate  ",
+    }
+    assert b'"text":"5"' in raw(server, "/mcp", blanks)
+
+
+async def listen(client: Client, uri: str) -> None:
+    async with client.listen(resource_subscriptions=[uri]):
+        pass
+
+
+@pytest.mark.parametrize("uri", ["file:///etc/passwd", "session://", "session://no spaces", "session://a/b", "x"])
+async def test_what_is_no_resource_cannot_be_subscribed_to(uri: str, connect: Connect) -> None:
+    async with connect() as client:
+        modern = client.protocol_version == "2026-07-28"
+        with pytest.raises(MCPError) as refused:
+            await (listen(client, uri) if modern else client.subscribe_resource(uri))
+    assert refused.value.code == t.INVALID_PARAMS
+    assert refused.value.error.data == {"uri": uri}

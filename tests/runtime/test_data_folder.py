@@ -64,8 +64,28 @@ def test_only_the_user_can_read_what_is_kept(tmp_path: Path) -> None:
     with DataFolder.acquire(path) as folder:
         folder.publish("http://127.0.0.1:8420")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()}
-    assert modes == {"lock": 0o600, "owner.json": 0o600}
+    assert modes == {"lock": 0o600, "owner.json": 0o600, "tenuto.key": 0o600}
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_all_owners_of_a_folder_have_its_key_one_after_the_other(tmp_path: Path) -> None:
+    with DataFolder.acquire(tmp_path / "one") as folder:
+        key = folder.key
+    with DataFolder.acquire(tmp_path / "one") as folder:
+        assert folder.key == key
+    with DataFolder.acquire(tmp_path / "other") as folder:
+        assert folder.key != key
+    assert len(key) == 32
+
+
+def test_a_key_that_is_damaged_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "tenuto.key").write_bytes(b"half")
+    with DataFolder.acquire(tmp_path) as folder:
+        key = folder.key
+        assert len(key) == 32
+    assert "tenuto.key is damaged" in caplog.text
+    with DataFolder.acquire(tmp_path) as folder:
+        assert folder.key == key
 
 
 def test_a_data_folder_that_was_open_to_other_users_is_closed_to_them(tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tenuto.tools.validate import MAX_PROBLEM_CHARACTERS, MAX_PROBLEMS, problems
+from tenuto.tools.validate import MAX_PROBLEM_CHARACTERS, MAX_PROBLEMS, problems, without_nulls
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -78,3 +78,36 @@ def test_a_problem_is_told_exactly_where_arguments_do_not_fit(arguments: dict[st
         and days >= 1
     )
     assert (problems(SCHEMA, arguments) == []) == fits
+
+
+NULLS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "needed": {"type": "string"},
+        "may": {"type": ["string", "null"]},
+        "one_of": {"enum": ["a", "b"]},
+        "or_null": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "either": {"anyOf": [{"type": "integer"}, {"enum": ["all"]}]},
+        "number": {"type": "number"},
+        "any": {},
+        "elsewhere": {"$ref": "#/$defs/x"},
+    },
+    "required": ["needed"],
+    "$defs": {"x": {"type": "null"}},
+}
+
+
+def test_null_is_left_out_where_it_may_not_stand_and_nothing_must() -> None:
+    arguments = dict.fromkeys(NULLS["properties"]) | {"unknown": None}
+    kept = without_nulls(NULLS, arguments)
+    assert set(kept) == {"needed", "may", "or_null", "any", "elsewhere", "unknown"}
+    assert problems(NULLS, kept) == ['needed: null is not of type "string"']
+
+
+@given(st.dictionaries(st.sampled_from([*NULLS["properties"], "unknown"]), st.none() | st.integers() | st.text()))
+def test_leaving_out_null_makes_nothing_wrong_and_takes_no_value(arguments: dict[str, Any]) -> None:
+    before = problems(NULLS, arguments)
+    assume(len(before) < MAX_PROBLEMS)  # of more, not all are told
+    kept = without_nulls(NULLS, arguments)
+    assert set(problems(NULLS, kept)) <= set(before)
+    assert all(value is None for name, value in arguments.items() if name not in kept)

@@ -85,7 +85,7 @@ class Connection:
         for _ in range(MAX_PAGES):
             page = await self.client.list_tools(cursor=cursor)
             for tool in map(to_tool, page.tools):
-                left -= len(tool.spec.description) + len(to_json(tool.spec.parameters))
+                left -= len(tool.spec.description) + len(to_json((tool.spec.parameters, tool.icons, tool.meta)))
                 if left < 0 or len(tools) == MAX_TOOLS:
                     logger.warning("a listing of tools is cut after %d: it goes on for too long", len(tools))
                     return tools

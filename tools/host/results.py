@@ -40,7 +40,8 @@ def to_tool(tool: McpTool) -> Tool:
             open_world=hints.open_world_hint is not False,
         )
     spec = ToolSpec(tool.name, tool.description or tool.title or "", tool.input_schema)
-    return Tool(spec, annotations, tool.output_schema)
+    icons = tuple(icon.model_dump(mode="json", by_alias=True, exclude_none=True) for icon in tool.icons or ())
+    return Tool(spec, annotations, tool.output_schema, tool.title, icons, tool.meta)
 
 
 def to_result(result: CallToolResult, limit: int = MAX_TEXT_CHARACTERS) -> ToolResult:
@@ -53,8 +54,13 @@ def to_result(result: CallToolResult, limit: int = MAX_TEXT_CHARACTERS) -> ToolR
         structured = structured if len(as_json) <= limit else None
     if result.is_error:
         text = _error_text(text)
-    attachments = _attachments(result.content)
-    return ToolResult(shortened(text, limit), result.is_error, structured, attachments)
+    return ToolResult(
+        shortened(text, limit),
+        bool(result.is_error),
+        structured,
+        _attachments(result.content),
+        whole=result,
+    )
 
 
 def shortened(text: str, limit: int) -> str:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from tenuto.errors import Unauthenticated
 from tenuto.runtime.dialects.openai.errors import ERRORS
-from tenuto.runtime.http.application import Recognition
+from tenuto.runtime.http.application import HttpSettings, Recognition, application
 from tenuto.runtime.http.auth import Authentication, Keys, holder, principal_of
 from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.sessions.principal import LOCAL, Principal, Role
@@ -80,3 +80,13 @@ async def test_the_middleware_lets_only_public_paths_through_without_a_key() -> 
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
     assert refused.json()["error"]["code"] == "invalid_api_key"
     assert (known.text, public.text) == (LOCAL.id, "ok")
+
+
+@pytest.mark.parametrize(
+    "path", ["oauth-protected-resource", "oauth-protected-resource/mcp", "oauth-authorization-server"]
+)
+async def test_who_looks_for_how_to_get_a_key_is_told_that_there_is_nothing_and_not_to_have_one(path: str) -> None:
+    app = application(DIALECTS, Keys(keys_of("k"), "s"), HttpSettings())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        assert (await client.get(f"/.well-known/{path}")).status_code == 404
+        assert (await client.get(f"/.well-unknown/{path}")).status_code == 401
