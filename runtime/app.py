@@ -119,10 +119,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)
         await stack.enter_async_context(beside(news.follow))
-        seal = Seal(folder.key, settings.approval_expires_s)
-        server = build_server(runner, news, principal_of=principal_of, seal=seal)
-        mcp = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
-        await stack.enter_async_context(mcp.run())
+        mcp = await stack.enter_async_context(_mcp(settings, runner, news, folder.key))
         pulls = await stack.enter_async_context(Pulls(Egress(settings.egress)))
         own = [*routes(OwnApi(runner, metrics, pool, host.servers)), Route("/mcp", BoundedMessages(mcp))]
         spoken = _dialects(own, [make(DialectServices(runner, pulls)) for make in dialects])
@@ -258,6 +255,16 @@ def _holders(settings: Settings) -> dict[str, Principal]:
         roles = {role for role, has in ((Role.PERSON, each.person), (Role.ADMIN, each.admin)) if has}
         holders[each.key] = holder(each.key, each.name, roles)
     return holders
+
+
+@asynccontextmanager
+async def _mcp(settings: Settings, runner: Runner, news: News, key: bytes) -> AsyncIterator[Endpoint]:
+    """The runtime's own MCP server, while clients can be connected to it."""
+    seal = Seal(key, settings.approval_expires_s)
+    server = build_server(runner, news, principal_of=principal_of, seal=seal)
+    endpoint = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
+    async with endpoint.run():
+        yield endpoint
 
 
 async def _drain(runner: Runner, mcp: Endpoint, news: News, seconds: float) -> None:

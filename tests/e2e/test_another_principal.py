@@ -417,27 +417,38 @@ async def test_alices_conversations_are_no_resources_of_bobs(connect: Callable[.
 
 
 async def test_bob_does_not_answer_the_question_that_alice_was_asked(made: Made, bob: str) -> None:
+    """Neither with a state that he makes up nor with the one that she was given."""
+    arguments = {"message": "echo"}
+    async with over_mcp(made, "alice") as client:
+        asked = await client.session.call_tool("chat", arguments, allow_input_required=True)
+    assert isinstance(asked, t.InputRequiredResult)
+    yes = t.ElicitResult(action="accept", content={"approve": True})
+    made_up = (json.dumps({"pause_id": each, "first": 1, "last": 1}) for each in (made.things["approval"], "appr_x"))
+    told = set()
+    async with over_mcp(made, bob) as client:
+        for state in (*made_up, asked.request_state):
+            with pytest.raises(MCPError) as refused:
+                await client.session.call_tool(
+                    "chat", arguments, input_responses={"approval": yes}, request_state=state
+                )
+            told.add((refused.value.code, refused.value.error.message))
+    assert told == {(t.INVALID_PARAMS, "Invalid or expired requestState")}
+
+
+@asynccontextmanager
+async def over_mcp(made: Made, key: str) -> AsyncIterator[Client]:
+    """A client that can ask a person, whom its tests play."""
+
     async def never(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult:
         raise AssertionError("the answer is given by hand")
 
-    yes = t.ElicitResult(action="accept", content={"approve": True})
-    told = []
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {bob}"}, timeout=HANGS_S) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=HANGS_S) as http,
         Client(
             streamable_http_client(f"{made.server.url}/mcp", http_client=http), cache=None, elicitation_callback=never
         ) as client,
     ):
-        for pause in (made.things["approval"], "appr_nobodys"):
-            state = json.dumps({"pause_id": pause, "first": 1, "last": 1})
-            for tool, arguments in (("chat", {"message": "echo"}), ("run_resume", {"run_id": "x", "decision": "deny"})):
-                result = await client.session.call_tool(
-                    tool, arguments, input_responses={"approval": yes}, request_state=state
-                )
-                assert isinstance(result, t.CallToolResult)
-                assert result.is_error
-                told.append(result.model_dump_json().replace(pause, "ID"))
-    assert told[:2] == told[2:]
+        yield client
 
 
 def test_bob_cannot_use_alices_connection(made: Made, bob: str) -> None:
