@@ -1,5 +1,6 @@
 """The `chat` tool: arguments to a turn, a run's events to progress, an answer to a tool result. No transport."""
 
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,6 +13,7 @@ from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolRetu
 from tenuto.sessions import ids
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.records import PauseReason
 from tenuto.sessions.tool_limits import expect_within
 from tenuto.tools.approvals import Permission
 
@@ -21,6 +23,7 @@ PROGRESS_EVERY_S = 0.1
 """Pieces of text that come faster than this are joined into one notification."""
 
 CHAT = "chat"
+RUN_RESUME = "run_resume"
 DESCRIPTION = (
     "Send a message to the local model and get its answer. The conversation is kept: pass the session_id of an earlier"
     " answer to continue it. The model may call this server's tools along the way; progress notifications carry the"
@@ -114,8 +117,8 @@ OUTPUT_SCHEMA: dict[str, Any] = {
         "tool_calls": {"type": "array", "items": {"type": "object"}, "description": "Calls the server made."},
         "pause": {
             "type": "object",
-            "description": "What the run waits for: results of client tools (send them as messages with role tool),"
-            " or an approval.",
+            "description": "What the run waits for: results of client tools, or an approval. Its `resume` is the tool"
+            " to call then, and with what.",
         },
     },
     "required": ["session_id", "run_id", "text", "status", "usage", "tool_calls"],
@@ -127,12 +130,11 @@ def turn(
     arguments: dict[str, Any],
     *,
     server_of: Callable[[str], str],
-    can_ask: bool,
 ) -> Turn:
-    """The turn that validated arguments ask for.
+    """The turn that validated arguments ask for. Its client reads of an approval that a call needs, if not in a form
+    then in the answer.
 
     `server_of` gives the label of an exported tool's server, and raises NotFound where there is no such tool.
-    `can_ask`: this client can put an approval to a person.
 
     Raises:
         InvalidRequest: there is neither message nor messages, or both.
@@ -153,7 +155,7 @@ def turn(
         limits=Limits(arguments.get("max_tokens"), arguments.get("max_tool_rounds")),
         permission=None if permission is None else Permission(permission),
         match=False,
-        wants_events=can_ask,
+        wants_events=True,
     )
 
 
@@ -270,10 +272,30 @@ def result(answer: Answer, progress: RunProgress) -> dict[str, Any]:
         },
         "tool_calls": progress.calls,
     }
-    return told if answer.pause is None else {**told, "pause": _pause(answer.pause)}
+    return told if answer.pause is None else {**told, "pause": _pause(answer.run_id, answer.pause)}
 
 
-def _pause(pause: RunPaused) -> dict[str, Any]:
+def _pause(run_id: str, pause: RunPaused) -> dict[str, Any]:
     calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in pause.calls]
     told = {"reason": str(pause.reason), "expires_at": pause.expires_at, "calls": calls}
+    told["resume"] = {"tool": RUN_RESUME, "arguments": _resuming(run_id, pause)}
     return told if pause.pause_id is None else {**told, "id": pause.pause_id}
+
+
+def _resuming(run_id: str, pause: RunPaused) -> dict[str, Any]:
+    """The arguments with which the run goes on; what a client or a person has to say is left open."""
+    if pause.reason is PauseReason.CLIENT_TOOL:
+        return {"run_id": run_id, "results": [{"tool_call_id": call.id, "content": "..."} for call in pause.calls]}
+    return {"run_id": run_id, "decision": "approve or deny"}
+
+
+def waiting(answer: Answer) -> str | None:
+    """What a run waits for and how it goes on, in words; None where it waits for nothing."""
+    if answer.pause is None:
+        return None
+    what = "a decision" if answer.pause.pause_id is None else f"a decision (approval {answer.pause.pause_id})"
+    if answer.pause.reason is PauseReason.CLIENT_TOOL:
+        what = "results"
+    calls = "; ".join(f"{call.name} with {call.arguments}" for call in answer.pause.calls)
+    arguments = json.dumps(_resuming(answer.run_id, answer.pause), ensure_ascii=False)
+    return f"[The run is paused: it waits for {what} of {calls}. To go on, call {RUN_RESUME} with {arguments}.]"

@@ -56,8 +56,8 @@ def _told(answer: Shape) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_unset=True)
 
 
-async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, Any], *, can_ask: bool) -> Follower:
-    """Give a run that waits what it waits for; it goes on. `can_ask`: this client can put an approval to a person.
+async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, Any]) -> Follower:
+    """Give a run that waits what it waits for; it goes on.
 
     Raises:
         InvalidRequest: the arguments hold neither a decision nor results, or what the run does not wait for.
@@ -72,7 +72,7 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
         raise Conflict(f"the run {run.id} is not waiting: it is {run.record.status.value}")
     match reason:
         case PauseReason.CLIENT_TOOL if results is not None:
-            return await runner.start(_with_results(run, principal, results, can_ask=can_ask))
+            return await runner.start(_with_results(run, principal, results))
         case PauseReason.CLIENT_TOOL:
             raise InvalidRequest(f"the run {run.id} waits for results of client tools, not for a decision")
         case PauseReason.APPROVAL | PauseReason.INPUT if decision is not None and pause is not None:
@@ -88,7 +88,7 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
             raise InvalidRequest(f"the run {run.id} waits for a decision, not for results")
 
 
-def _with_results(run: Run, principal: Principal, results: list[dict[str, Any]], *, can_ask: bool) -> Turn:
+def _with_results(run: Run, principal: Principal, results: list[dict[str, Any]]) -> Turn:
     """The turn that brings results, held to what the run was held to."""
     items = tuple(
         ToolResultItem(each["tool_call_id"], "", each["content"], is_error=each.get("is_error", False))
@@ -101,6 +101,6 @@ def _with_results(run: Run, principal: Principal, results: list[dict[str, Any]],
         session_id=run.session_id,
         mode=SessionMode.APPEND,
         match=False,
-        wants_events=can_ask,
+        wants_events=True,
         continues=True,
     )

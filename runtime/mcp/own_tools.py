@@ -13,7 +13,7 @@ SESSION_FORK = "session_fork"
 SESSION_DELETE = "session_delete"
 RUN_GET = "run_get"
 RUN_CANCEL = "run_cancel"
-RUN_RESUME = "run_resume"
+RUN_RESUME = chat.RUN_RESUME
 MODELS_LIST = "models_list"
 
 MOST_LISTED = 100

@@ -185,7 +185,7 @@ class _Desk:
         answer = approval.answered(params)
         if answer is not None:
             return await self._answered(context, principal, answer)
-        run = await self._runner.start(self._turn(context, principal, params.arguments or {}))
+        run = await self._runner.start(self._turn(principal, params.arguments or {}))
         return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
 
     async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
@@ -193,7 +193,7 @@ class _Desk:
         answer = approval.answered(params)
         if answer is not None:
             return await self._answered(context, principal, answer)
-        run = await handles.resume(self._runner, principal, params.arguments or {}, can_ask=can_ask(context))
+        run = await handles.resume(self._runner, principal, params.arguments or {})
         return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
 
     async def _answered(self, context: Context, principal: Principal, answer: approval.Answered) -> CallResult:
@@ -209,13 +209,8 @@ class _Desk:
         if wrong := await self._runner.registry.check(schema, arguments):
             raise InvalidRequest("the arguments are not valid: " + "; ".join(wrong))
 
-    def _turn(self, context: Context, principal: Principal, arguments: dict[str, Any]) -> Turn:
-        return chat.turn(
-            principal,
-            arguments,
-            server_of=self._server_of,
-            can_ask=can_ask(context),
-        )
+    def _turn(self, principal: Principal, arguments: dict[str, Any]) -> Turn:
+        return chat.turn(principal, arguments, server_of=self._server_of)
 
     async def _follow(
         self, context: Context, principal: Principal, run: Follower, progress: chat.RunProgress
@@ -300,7 +295,10 @@ def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult
     if answer.status is RunStatus.FAILED:
         said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
         return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
-    return success(chat.result(answer, progress), progress.text)
+    said = success(chat.result(answer, progress), progress.text)
+    if (waiting := chat.waiting(answer)) is not None:
+        said.content.insert(1, t.TextContent(type="text", text=waiting))
+    return said
 
 
 def _relayed(result: ToolResult) -> t.CallToolResult:

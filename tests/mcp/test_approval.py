@@ -30,16 +30,26 @@ RULES: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a tool that needs a person's word."""
-    server = asking_in(tmp_path_factory.mktemp("asking"))
+    server = asking_in(tmp_path_factory.mktemp("asking"), permission="ask")
     try:
         yield server.start()
     finally:
         server.close()
 
 
-def asking_in(folder: Path) -> Server:
-    """That server, not started."""
-    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
+@pytest.fixture(scope="module")
+def unsaid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One where nobody has said what the tool may do."""
+    server = asking_in(tmp_path_factory.mktemp("unsaid"))
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+def asking_in(folder: Path, **said: str) -> Server:
+    """A server with a tool, and what its entry says of it; not started."""
+    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], **said}}}
     (folder / "mcp.json").write_text(json.dumps(config))
     return Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json")))
 
@@ -122,13 +132,45 @@ async def test_an_approval_for_the_session_is_asked_once(mode: str, asking: Serv
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_that_can_ask_nobody_gets_the_pause_itself(mode: str, transport: str, asking: Server) -> None:
-    async with connected(asking, transport, mode) as client:
-        answer = answer_of(await client.call_tool("chat", {"message": "echo"}))
-    assert (answer["status"], answer["pause"]["reason"]) == ("paused", "approval")
+@pytest.mark.parametrize("permission", ["ask", None])
+async def test_a_client_that_can_ask_nobody_gets_the_pause_itself_and_can_resume_it(
+    permission: str | None, mode: str, transport: str, asking: Server, unsaid: Server
+) -> None:
+    server = unsaid if permission is None else asking
+    async with connected(server, transport, mode) as client:
+        result = await client.call_tool("chat", {"message": "echo"})
+        answer = answer_of(result)
+        assert (answer["status"], answer["pause"]["reason"]) == ("paused", "approval")
+        told = "".join(block.text for block in result.content[:2] if isinstance(block, t.TextContent))
+        assert answer["pause"]["id"] in told
+        assert answer["run_id"] in told
+        resume = answer["pause"]["resume"]
+        rest = answer_of(await client.call_tool(resume["tool"], {**resume["arguments"], "decision": "approve"}))
+    assert rest["text"].endswith("It said hi.")
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "waits_in"),
+    [({}, "form"), ({"form": {}, "url": {}}, "form"), ({"url": {}}, "result"), (None, "result")],
+)
+def test_a_form_is_sent_only_to_a_client_that_shows_forms(
+    elicitation: dict[str, Any] | None, waits_in: str, asking: Server
+) -> None:
+    """The SDK's client cannot say that it shows none."""
+    version = "2026-07-28"
+    capabilities = {} if elicitation is None else {"elicitation": elicitation}
+    said = {"protocolVersion": version, "clientCapabilities": capabilities, "clientInfo": {"name": "x", "version": "1"}}
+    meta = {f"io.modelcontextprotocol/{name}": value for name, value in said.items()}
+    params = {"name": "chat", "arguments": {"message": "echo"}, "_meta": meta}
+    headers = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": "chat"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     with asking.client() as http:
-        decided = http.post(f"/v1/agent/approvals/{answer['pause']['id']}", json={"decision": "approve"})
-    assert decided.status_code == 200
+        result = http.post("/mcp", json=message, headers={**headers, **accept}).json()["result"]
+    if waits_in == "form":
+        assert result["resultType"] == "input_required"
+    else:
+        assert result["structuredContent"]["status"] == "paused"
 
 
 YES = t.ElicitResult(action="accept", content={"approve": True})
@@ -176,7 +218,7 @@ async def test_an_answer_is_none_to_another_call(transport: str, asking: Server)
 
 
 async def test_a_question_can_be_answered_after_a_restart(tmp_path: Path) -> None:
-    server = asking_in(tmp_path)
+    server = asking_in(tmp_path, permission="ask")
     try:
         server.start()
         async with connected(server, "http", "auto", elicitation_callback=nobody) as client:

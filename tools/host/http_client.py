@@ -22,6 +22,11 @@ _MOST_REDIRECTS = 5
 """One after the other. Those that lead to another server are not followed at all: the SDK sees to that."""
 _SESSION_HEADER = "mcp-session-id"
 
+_REMEDIES = {
+    HTTPStatus.UNAUTHORIZED: ": put a key that it takes into the headers of its entry",
+    HTTPStatus.FORBIDDEN: ": the key in the headers of its entry does not allow it",
+}
+
 _NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _PING = {"jsonrpc": "2.0", "id": "tenuto-session", "method": "ping"}
 _NO_SUCH_SESSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
@@ -80,8 +85,8 @@ class Wire(httpx2.AsyncClient):
             self.refused = True
         if _is_json(response):
             response = await _with_body(request, response, number)
-        error = _error_in(response)
-        if error is not None and error.id == number and not _is_of_session(error, status):
+        error = _error_in(response, number)
+        if error is not None and not _is_of_session(error, status):
             return response
         if _SESSION_HEADER in request.headers and await self._has_forgotten(request, status):
             await response.aclose()
@@ -89,7 +94,7 @@ class Wire(httpx2.AsyncClient):
         if error is None and status not in _NOT_THIS_WAY:
             # The SDK would not name the status.
             await response.aclose()
-            reason = f"the server answered HTTP {_named(status)}"
+            reason = f"the server answered HTTP {_named(status)}{_REMEDIES.get(status, '')}"
             return _answer(request, lost(number, reason, refusal(status)), status)
         return response
 
@@ -145,13 +150,15 @@ def _read(request: httpx2.Request) -> tuple[str, RequestId | None]:
     return message["method"], message.get("id")
 
 
-def _error_in(response: httpx2.Response) -> JSONRPCError | None:
+def _error_in(response: httpx2.Response, number: RequestId) -> JSONRPCError | None:
+    """The error that answers this very request. One without its id is about the whole message, as its status is."""
     if not response.is_stream_consumed:
         return None
     try:
-        return JSONRPCError.model_validate_json(response.content)
+        error = JSONRPCError.model_validate_json(response.content)
     except ValueError:
         return None
+    return error if error.id == number else None
 
 
 def _is_of_session(error: JSONRPCError, status: int) -> bool:

@@ -27,6 +27,8 @@ from tenuto.tools.spec import CallContext, Tool, ToolResult
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
+REFUSED_DELAY_S = 300.0
+"""Between tries of a server that refuses our key: somebody must change something first."""
 STEADY_S = 10.0
 """A connection that lasted so long was a good one: after its end the delays begin anew."""
 PATIENCE_S = 2.0
@@ -251,7 +253,8 @@ class McpServer:
         logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
         for line in self.stderr[-5:]:
             logger.log(level, "the MCP server %s wrote: %s", self.name, line)
-        self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), MAX_DELAY_S)
+        longest = REFUSED_DELAY_S if failure is Failure.UNAUTHORIZED else MAX_DELAY_S
+        self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), longest)
         restarts = self._state.restarts + 1
         state = replace(self._state, status=Status.WAITING, reason=why, last_error=why, failure=failure)
         self._move(replace(state, restarts=restarts))

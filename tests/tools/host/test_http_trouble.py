@@ -87,15 +87,25 @@ async def test_a_call_to_a_server_that_is_away_has_not_run() -> None:
 async def test_a_refusal_is_named_by_its_status_without_the_key() -> None:
     async with serving(Web(refusal=refusing(401)).app()) as port, connected(port) as server:
         assert server.state.status is Status.WAITING
-        assert server.state.reason == "the server answered HTTP 401 Unauthorized"
+        assert server.state.reason.startswith("the server answered HTTP 401 Unauthorized: put a key that it takes into")
         assert server.state.failure is Failure.UNAUTHORIZED
         assert "s3cret" not in repr(server.state)
 
 
-async def test_a_refusal_in_json_that_is_not_of_the_protocol_is_named_by_its_status_too() -> None:
-    refusal = JSONResponse({"detail": "no"}, 401)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"detail": "no"},
+        {"error": "invalid_token"},
+        {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Unauthorized"}},
+        {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32001, "message": "Unauthorized"}},
+    ],
+    ids=repr,
+)
+async def test_a_refusal_in_json_that_answers_no_request_is_named_by_its_status_too(body: object) -> None:
+    refusal = JSONResponse(body, 401)
     async with serving(Web(refusal=refusal).app()) as port, connected(port) as server:
-        assert server.state.reason == "the server answered HTTP 401 Unauthorized"
+        assert server.state.reason.startswith("the server answered HTTP 401 Unauthorized: put a key that it takes into")
         assert server.state.failure is Failure.UNAUTHORIZED
 
 
