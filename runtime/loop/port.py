@@ -151,6 +151,9 @@ class LoopPort(Protocol):
     async def delete_session(self, principal: Principal, id: str) -> None:
         """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
 
+    async def snapshot(self, principal: Principal, id: str) -> Session:
+        """A session as it is now, whatever becomes of it, to be read in any thread. Raises NotFound."""
+
     async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are. Raises NotFound."""
 

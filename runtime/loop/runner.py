@@ -209,6 +209,10 @@ class Runner(LoopPort):
         """A session of its own over completed items."""
         return await self._sessions.fork(principal.id, id, at, new_id)
 
+    async def snapshot(self, principal: Principal, id: str) -> Session:
+        """A session as it is now, whatever becomes of it."""
+        return await self._sessions.snapshot(principal.id, id)
+
     async def export_session(self, principal: Principal, id: str, *, raw: bool = False) -> dict[str, Any]:
         """A session as a document that `import_session` reads; `raw`: all rows of it as they are."""
         if raw:

@@ -9,6 +9,7 @@ from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import SessionMode, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.mcp import own_tools
+from tenuto.runtime.mcp.transcript import PAGE, transcript
 from tenuto.runtime.schema.models import models_answer
 from tenuto.runtime.schema.runs import run_answer
 from tenuto.runtime.schema.sessions import deleted_answer, session_answer, session_page
@@ -25,7 +26,9 @@ async def answer(runner: LoopPort, principal: Principal, name: str, arguments: d
     """
     match name:
         case own_tools.SESSION_GET:
-            return await runner.export_session(principal, arguments["session_id"])
+            session = await runner.snapshot(principal, arguments["session_id"])
+            limit = int(arguments.get("limit", PAGE))
+            return transcript(session, before=arguments.get("before"), limit=limit)
         case own_tools.SESSION_LIST:
             return await _sessions(runner, principal, arguments)
         case own_tools.SESSION_FORK:

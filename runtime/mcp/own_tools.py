@@ -5,6 +5,7 @@ from typing import Any
 import mcp.types as t
 
 from tenuto.runtime.mcp import chat
+from tenuto.runtime.mcp.transcript import MOST_ITEMS, PAGE
 from tenuto.sessions import ids
 
 SESSION_GET = "session_get"
@@ -61,7 +62,18 @@ _RESUME = _object(
 
 INPUTS: dict[str, dict[str, Any]] = {
     chat.CHAT: chat.INPUT_SCHEMA,
-    SESSION_GET: _object({"session_id": _SESSION_ID}, "session_id"),
+    SESSION_GET: _object(
+        {
+            "session_id": _SESSION_ID,
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ITEMS, "default": PAGE},
+            "before": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "The `first` of a later page: get the items before it. By default, the last ones.",
+            },
+        },
+        "session_id",
+    ),
     SESSION_LIST: _object(
         {
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": LISTED},
@@ -98,7 +110,12 @@ def own_tools() -> list[t.Tool]:
     """All of them, `chat` first."""
     return [
         _tool(chat.CHAT, "Chat with the local model", chat.DESCRIPTION, _CHANGES, chat.OUTPUT_SCHEMA),
-        _tool(SESSION_GET, "Show a conversation", "Get a conversation kept by `chat`: its items, in order.", _READS),
+        _tool(
+            SESSION_GET,
+            "Show a conversation",
+            "Get the last items of a conversation, in order.",
+            _READS,
+        ),
         _tool(SESSION_LIST, "List the conversations", "List conversations, newest first, in pages.", _READS),
         _tool(
             SESSION_FORK,

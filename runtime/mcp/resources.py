@@ -1,13 +1,14 @@
-"""A principal's sessions as MCP resources: `session://{id}`, listed by pages, each the document that export gives."""
+"""A principal's sessions as MCP resources: `session://{id}`, listed by pages, each with its transcript's last items."""
 
+import json
 import re
 
-import anyio.to_thread
 import mcp.types as t
 from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.runtime.mcp.transcript import MOST_ITEMS, transcript
 from tenuto.sessions import ids
 from tenuto.sessions.principal import Principal
 
@@ -29,7 +30,7 @@ def templates() -> t.ListResourceTemplatesResult:
         name="session",
         title="A conversation",
         uri_template=TEMPLATE,
-        description="A conversation kept by `chat`: its items, in order. Unlisted conversations can be read too.",
+        description="A conversation kept by `chat`: its last items, in order. Unlisted conversations can be read too.",
         mime_type=MIME,
     )
     return t.ListResourceTemplatesResult(resource_templates=[template])
@@ -71,15 +72,15 @@ def _not_found(exc: NotFound, uri: str) -> MCPError:
 
 
 async def read(runner: LoopPort, principal: Principal, uri: str) -> t.ReadResourceResult:
-    """A session's document.
+    """The end of a session's transcript.
 
     Raises:
         MCPError: there is no such session, or it is another principal's.
     """
     session_id = expect_ours(uri)
     try:
-        pages = await runner.export_pages(principal, session_id)
+        session = await runner.snapshot(principal, session_id)
     except NotFound as exc:
         raise _not_found(exc, uri) from None
-    text = (await anyio.to_thread.run_sync(b"".join, pages)).decode()
+    text = json.dumps(transcript(session, limit=MOST_ITEMS), ensure_ascii=False)
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])

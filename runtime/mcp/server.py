@@ -293,12 +293,12 @@ def expect_json(what: str, value: Any) -> None:
 
 def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult:
     if answer.status is RunStatus.FAILED:
-        said = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
-        return failure(said, {"run_id": answer.run_id, "session_id": answer.session_id})
-    said = success(chat.result(answer, progress), progress.text)
+        failed = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
+        return failure(failed, {"run_id": answer.run_id, "session_id": answer.session_id})
+    shown = success(chat.result(answer, progress), progress.text)
     if (waiting := chat.waiting(answer)) is not None:
-        said.content.insert(1, t.TextContent(type="text", text=waiting))
-    return said
+        shown.content.insert(1, t.TextContent(type="text", text=waiting))
+    return shown
 
 
 def _relayed(result: ToolResult) -> t.CallToolResult:

@@ -22,7 +22,7 @@ _MOST_REDIRECTS = 5
 """One after the other. Those that lead to another server are not followed at all: the SDK sees to that."""
 _SESSION_HEADER = "mcp-session-id"
 
-_REMEDIES = {
+_REMEDIES: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: ": put a key that it takes into the headers of its entry",
     HTTPStatus.FORBIDDEN: ": the key in the headers of its entry does not allow it",
 }
