@@ -6,7 +6,8 @@ A codec knows text and tokens and holds no weights; any thread may use it. No re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import ReferenceType
 
 from tenuto.pipelines.backend import Backend, Bitmask
 from tenuto.pipelines.formats.base import TextOpeners
@@ -234,3 +235,5 @@ class Pipeline:
     """In words, how it went when the model was opened in a process of its own first."""
     images: ImageEncoder | None = None
     """What makes embeddings of images, where the model sees some."""
+    weights: ReferenceType[Any] | None = None
+    """Leads to the weights for as long as somebody holds them; None where there are none to speak of."""

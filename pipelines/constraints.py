@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -56,6 +55,7 @@ class Grammars:
         self._faults: LRUCache[bytes, str] = LRUCache(1024)
         self._compiled: LRUCache[bytes, tuple[LLMatcher, int]] = LRUCache(_COMPILED_BYTES, itemgetter(1))
         self._openers: LRUCache[TextOpeners, Openers] = LRUCache(_WATCHED)
+        self._pieces = Pieces(vocabulary)
 
     def source(
         self, tools: Sequence[ToolSpec], choice: ToolChoice, *, parallel: bool, answer: JsonObject | None = None
@@ -103,15 +103,11 @@ class Grammars:
         openers = self._openers_of(source.texts)
         return GrammarConstraint(source, start, self._vocabulary.stops, self._size, openers, tokenize)
 
-    @cached_property
-    def _pieces(self) -> Pieces:
-        return Pieces(self._vocabulary)
-
     def _openers_of(self, texts: TextOpeners) -> Openers:
         with self._lock:
             known = self._openers.get(texts)
         if known is None:
-            known = Openers(self._vocabulary, lambda: self._pieces, texts)
+            known = Openers(self._vocabulary, self._pieces, texts)
             _keep(self._lock, self._openers, texts, known)
         return known
 

@@ -5,7 +5,8 @@ Such a model makes a vector, or a score, of a whole text at once: it has no slot
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import ReferenceType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,8 @@ class EmbeddingPipeline:
     embedder: Embedder
     trial: str = "not needed"
     """In words, how it went when the model was opened in a process of its own first."""
+    weights: ReferenceType[Any] | None = None
+    """Leads to the weights for as long as somebody holds them; None where there are none to speak of."""
 
 
 def check_texts(texts: Sequence[TextTokens], info: EmbedderInfo, vocabulary: int) -> None:

@@ -197,13 +197,14 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPi
     model = llama.Model(source.path, gpu_layers=settings.gpu_layers)
     if model.embeds:
         encoder = llama.LlamaTextEncoder(source.id, model)
-        return EmbeddingPipeline(encoder, llama.LlamaEmbedder(model, _embedder_settings(llama, model, settings)))
+        embedder = llama.LlamaEmbedder(model, _embedder_settings(llama, model, settings))
+        return EmbeddingPipeline(encoder, embedder, weights=weakref.ref(model))
     chosen, projector = _llama_settings(llama, model, settings), None
     if source.projector is not None:
         projector = llama.Projector(source.projector, model, threads=chosen.threads)
     codec = _codec(source, settings, llama.LlamaTokenizer(model), model.chat_template, model.infill, projector)
     backend = llama.LlamaBackend(model, chosen, projector)
-    return Pipeline(codec, backend, model.sampling_defaults, images=projector)
+    return Pipeline(codec, backend, model.sampling_defaults, images=projector, weights=weakref.ref(model))
 
 
 def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
@@ -226,7 +227,8 @@ def _make_mlx(mlx: ModuleType, source: Source, settings: LoadSettings) -> Pipeli
     codec = _codec(source, settings, tokenizer, tokenizer.chat_template)
     slots, cells = fit(model.training_context, model.bytes_per_token, settings)
     chosen = mlx.MlxSettings(slots=slots, cells=cells, batch_tokens=settings.batch_tokens)
-    return Pipeline(codec, mlx.MlxBackend(model, chosen), mlx.read_folder(source.path).sampling_defaults)
+    defaults = mlx.read_folder(source.path).sampling_defaults
+    return Pipeline(codec, mlx.MlxBackend(model, chosen), defaults, weights=weakref.ref(model))
 
 
 def _codec(

@@ -5,7 +5,11 @@ Most steps cost a search in a few bytes. Only while such a text may be about to 
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from cachetools import LRUCache, cachedmethod
 
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import TextOpeners
@@ -13,37 +17,44 @@ from tenuto.pipelines.vocabulary import Vocabulary
 
 
 class Pieces:
-    """The entries of a vocabulary in the order of their bytes."""
+    """The entries of a vocabulary in the order of their bytes, in which they are put when first asked for."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        known = [(piece, token) for token, piece in enumerate(vocabulary.pieces) if token not in vocabulary.reserved]
-        known.sort()
-        self._bytes = [piece for piece, _ in known]
-        self._tokens = [token for _, token in known]
-        self._all = b"\xff".join(self._bytes)  # a byte that no text has
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def _ordered(self) -> tuple[list[bytes], list[int]]:
+        entries = enumerate(self._vocabulary.pieces)
+        known = sorted((piece, token) for token, piece in entries if token not in self._vocabulary.reserved)
+        return [piece for piece, _ in known], [token for _, token in known]
+
+    @cached_property
+    def _all(self) -> bytes:
+        return b"\xff".join(self._ordered[0])  # a byte that no text has
 
     def beginning_with(self, text: bytes) -> Sequence[int]:
         """The tokens that begin with a text."""
-        end = bisect_left(self._bytes, text + b"\xff")
-        return self._tokens[bisect_left(self._bytes, text) : end]
+        pieces, tokens = self._ordered
+        return tokens[bisect_left(pieces, text) : bisect_left(pieces, text + b"\xff")]
 
     def holding(self, text: bytes) -> Sequence[int]:
         """The tokens that have a text in them."""
         if text not in self._all:
             return ()
-        return [token for piece, token in zip(self._bytes, self._tokens, strict=True) if text in piece]
+        return [token for piece, token in zip(*self._ordered, strict=True) if text in piece]
 
 
 class Openers:
     """What is looked for, as one vocabulary has it. Immutable."""
 
-    def __init__(self, vocabulary: Vocabulary, pieces: Callable[[], Pieces], wanted: TextOpeners) -> None:
+    def __init__(self, vocabulary: Vocabulary, pieces: Pieces, wanted: TextOpeners) -> None:
         self._alphabet = Alphabet(vocabulary, [*wanted.texts, *wanted.heads, wanted.think, wanted.thought])
         self._vocabulary, self._pieces = vocabulary, pieces
         self.wanted = wanted
         self.texts, self.heads = (tuple(map(self._bytes, texts)) for texts in (wanted.texts, wanted.heads))
         self.think, self.thought = self._bytes(wanted.think), self._bytes(wanted.thought)
-        self.completing = lru_cache(1024)(self._completing)
+        self._completing: LRUCache[Any, frozenset[int]] = LRUCache(1024)
+        self._looking = Lock()
 
     def _bytes(self, text: str) -> bytes:
         return self._encoded(self._alphabet.stream(text.strip()))
@@ -74,17 +85,18 @@ class Openers:
             rest, place = b"", place + 3
         return found + (tokenize(rest) if rest else [])
 
-    def _completing(self, rest: bytes) -> frozenset[int]:
+    @cachedmethod(lambda self: self._completing, lock=lambda self: self._looking)
+    def completing(self, rest: bytes) -> frozenset[int]:
         """The tokens that write the rest of an opener, and perhaps more."""
         token = self._alphabet.token_of(rest[:3])
         if token is not None:
             return frozenset({token}) if len(rest) == 3 else frozenset()
-        return frozenset(self._pieces().beginning_with(rest))
+        return frozenset(self._pieces.beginning_with(rest))
 
     @cached_property
     def holding(self) -> frozenset[int]:
         """The tokens with a whole opener in them."""
-        found = (self._pieces().holding(text) for text in (*self.texts, *self.heads))
+        found = (self._pieces.holding(text) for text in (*self.texts, *self.heads))
         return frozenset(token for tokens in found for token in tokens)
 
 

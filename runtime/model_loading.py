@@ -3,9 +3,10 @@
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import anyio.to_thread
 
@@ -21,7 +22,7 @@ from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop.embedding_client import EmbeddingClient
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
-from tenuto.runtime.loop.life.loading import Available, Loaded, Prepared
+from tenuto.runtime.loop.life.loading import Available, Loaded, Memory, Prepared
 from tenuto.runtime.loop.model import AnyModel, EmbeddingModel, Model
 from tenuto.runtime.metrics import Metrics
 
@@ -76,7 +77,8 @@ class Loader:
         model, engine_bytes = self._model(prepared.available.id, pipeline, plan)
         nbytes = _bytes(model) + engine_bytes
         self._measured[plan.stamp] = nbytes
-        return Loaded(prepared.available, model, nbytes, model.engine.stop, _gone(pipeline, model))
+        memory = Memory(nbytes, model.engine.stop, partial(_is_gone, pipeline.weights))
+        return Loaded(prepared.available, model, memory)
 
     def _prepare(self, available: Available, budget: int | None) -> Prepared:
         settings = self._settings
@@ -134,15 +136,9 @@ def _bytes(model: AnyModel) -> int:
     return backend.weights.nbytes + backend.slots * backend.cells * backend.bytes_per_token
 
 
-def _gone(pipeline: Pipeline | EmbeddingPipeline, model: AnyModel) -> Callable[[], bool]:
-    """Whether nobody holds a pipeline's parts any more, and so its weights."""
-    if not model.backend.weights.nbytes:
-        return lambda: True
-    parts = (
-        (pipeline.codec, pipeline.backend) if isinstance(pipeline, Pipeline) else (pipeline.encoder, pipeline.embedder)
-    )
-    found = [weakref.ref(part) for part in parts]
-    return lambda: all(each() is None for each in found)
+def _is_gone(weights: weakref.ref[Any] | None) -> bool:
+    """Whether nobody holds these weights any more."""
+    return weights is None or weights() is None
 
 
 def _meter(metrics: Metrics, model: str, usage: RoundUsage) -> None:

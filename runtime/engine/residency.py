@@ -51,8 +51,9 @@ class CacheResidency:
         self._free = list(range(backend.info.slots - 1, -1, -1))
         self._holders: OrderedDict[str, Sequence] = OrderedDict()  # the least recently used first
         self._host: dict[str, HostCopy] = {}
-        self._successor: str | None = None  # whoever is being placed keeps its copy
-        self._copies: Shares[str] = Shares("host memory", host_budget_bytes, lambda id: id != self._successor)
+        # Whoever is being placed keeps its copy. Not a way back to here: what is in a ring is not freed at once.
+        placed = self._placed = set[str]()
+        self._copies: Shares[str] = Shares("host memory", host_budget_bytes, lambda id: id not in placed)
         self.host_peak_bytes = 0
 
     @property
@@ -188,7 +189,8 @@ class CacheResidency:
         """
         assert victim.slot is not None
         slot, copied = victim.slot, False
-        self._successor = successor.id
+        self._placed.clear()
+        self._placed.add(successor.id)
         if victim.cached and self._make_host_room(victim, victim.cached * self._backend.info.bytes_per_token):
             try:
                 snapshot = self._backend.snapshot(slot)

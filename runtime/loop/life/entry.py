@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from tenuto.errors import TenutoError
-from tenuto.runtime.loop.life.loading import Available, Loaded
+from tenuto.runtime.loop.life.loading import Available, Loaded, Memory
 from tenuto.runtime.loop.life.states import ModelState, ModelTrigger, advanced
 from tenuto.runtime.loop.model import AnyModel
 
@@ -40,6 +40,8 @@ class Entry:
     """Whether another version of it is being loaded."""
     retired: list[Loaded] = field(default_factory=list)
     """Versions before this one that are still in use."""
+    leaving: list[Memory] = field(default_factory=list)
+    """What is being freed."""
     changed: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when it comes into another state."""
     named: str = field(init=False)
@@ -56,6 +58,18 @@ class Entry:
 
     def __post_init__(self) -> None:
         self.named = self.available.source
+
+    def leave(self, memory: Memory) -> None:
+        """Let go of a version, of which nothing is left but what is to be freed."""
+        if self.loaded is not None and self.loaded.memory is memory:
+            self.loaded = None
+        self.retired = [old for old in self.retired if old.memory is not memory]
+        self.leaving.append(memory)
+
+    def memory(self) -> list[Memory]:
+        """What is held by all versions, those that are being freed among them."""
+        present = [] if self.loaded is None else [self.loaded]
+        return [*self.leaving, *(version.memory for version in (*self.retired, *present))]
 
     @property
     def may_go(self) -> bool:

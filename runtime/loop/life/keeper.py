@@ -18,13 +18,14 @@ import anyio
 
 from tenuto.errors import Conflict, InvalidRequest, NoRoomForModel, ShuttingDown, TenutoError
 from tenuto.runtime.loop.life.entry import Entry, Waiter
-from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded, Loads
+from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded, Loads, Memory
 from tenuto.runtime.loop.life.room import Room
 from tenuto.runtime.loop.life.states import ModelState, ModelTrigger
 from tenuto.runtime.loop.life.table import Table
 from tenuto.runtime.loop.life.versions import FOR_ROOM, Versions
 from tenuto.runtime.loop.model import AnyModel
 from tenuto.runtime.loop.shelf import LoadOptions, Standing
+from tenuto.runtime.loop.uses import Uses
 from tenuto.sessions.shares import Shares
 
 logger = logging.getLogger(__name__)
@@ -74,8 +75,8 @@ class Keeper(Table):
         finally:
             with anyio.CancelScope(shield=True):
                 for entry in self._entries.values():
-                    for loaded in (*entry.retired, *([] if entry.loaded is None else [entry.loaded])):
-                        await loaded.stop()
+                    for memory in entry.memory():
+                        await memory.stop()
 
     # Commands.
 
@@ -280,14 +281,14 @@ class Keeper(Table):
         assert loaded is not None, "it is loaded"
         entry.on(ModelTrigger.UNLOAD)
         loaded.model.uses.closed = entry.available.id
-        self._group.start_soon(self._free, entry, loaded)
+        self._group.start_soon(self._free, entry)
 
-    async def _free(self, entry: Entry, loaded: Loaded) -> None:
-        await self._versions.free(loaded)
-        entry.loaded = None
-        entry.unloads += 1
+    async def _free(self, entry: Entry) -> None:
+        assert entry.loaded is not None, "it is loaded"
+        await self._versions.unused(entry.loaded.model.uses)
+        await self._versions.free(entry, entry.loaded.memory)
         entry.on(ModelTrigger.FREED)
-        self._versions.give(loaded)
+        self._room.arrange()
         if entry.waiters:
             self._begin(entry)
 
@@ -298,20 +299,18 @@ class Keeper(Table):
         entry.loads += 1
         loaded.model.uses.changed = self._room.arrange
         entry.retired.append(old)
-        self._group.start_soon(self._retire, entry, old)
+        self._group.start_soon(self._retire, entry, old.model.uses, old.memory)
 
-    async def _retire(self, entry: Entry, old: Loaded) -> None:
+    async def _retire(self, entry: Entry, uses: Uses, memory: Memory) -> None:
         """Keep a version as long as runs go on with it, then free it."""
-        uses = old.model.uses
         for _ in range(int(self.settings.finish_s / TICK_S) if self.settings.finishes else 0):
             if not uses.waits:
                 break
             await anyio.sleep(TICK_S)
         uses.closed = entry.available.id
-        await self._versions.free(old)
-        entry.retired.remove(old)
-        entry.unloads += 1
-        self._versions.give(old)
+        await self._versions.unused(uses)
+        await self._versions.free(entry, memory)
+        self._room.arrange()
 
     async def _tend(self) -> None:
         while True:

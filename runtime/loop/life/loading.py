@@ -51,15 +51,25 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """A model that is loaded. `stop` ends its engine and frees its caches; `is_freed` says whether the weights have
-    gone too, with the last request that read something with them."""
+class Memory:
+    """What a loaded model holds, and how that is freed. Whoever has this alone keeps nothing of it alive.
 
-    available: Available
-    model: AnyModel
+    `stop` ends the engine and frees its caches; `is_freed` says whether the weights have gone too, with the last who
+    held the model or read something with it.
+    """
+
     nbytes: int
     stop: Callable[[], Awaitable[None]]
     is_freed: Callable[[], bool] = lambda: True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A model that is loaded."""
+
+    available: Available
+    model: AnyModel
+    memory: Memory
 
 
 class Loads(Protocol):

@@ -99,7 +99,8 @@ class Room:
     def _on_its_way(self) -> int:
         entries = [*self._entries()]
         leaving = sum(self._held(one) for one in entries if one.state is ModelState.UNLOADING)
-        return leaving + sum(old.nbytes for one in entries for old in one.retired)
+        replaced = (memory for one in entries for memory in (*one.leaving, *(old.memory for old in one.retired)))
+        return leaving + sum(memory.nbytes for memory in replaced)
 
     def _held(self, entry: Entry) -> int:
-        return 0 if entry.loaded is None else entry.loaded.nbytes
+        return 0 if entry.loaded is None else entry.loaded.memory.nbytes

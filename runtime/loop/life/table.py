@@ -72,7 +72,7 @@ class Table:
             known.kind,
             entry.state.value,
             None if entry.loaded is None else entry.loaded.model,
-            sum(version.nbytes for version in _versions(entry)),
+            sum(memory.nbytes for memory in entry.memory()),
             entry.is_pinned,
             entry.in_use,
             len(entry.waiters),

@@ -1,14 +1,16 @@
 """One version of a model: its load, within the budget, and its end, when nobody uses it any more. No table."""
 
 import logging
+import traceback
 
 import anyio
 
 from tenuto.errors import ModelLoadFailed, TenutoError
 from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry
-from tenuto.runtime.loop.life.loading import Loaded, Loads
+from tenuto.runtime.loop.life.loading import Loaded, Loads, Memory
 from tenuto.runtime.loop.life.room import Room
+from tenuto.runtime.loop.uses import Uses
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +39,12 @@ class Versions:
         id = entry.available.id
         try:
             return await self._load(entry)
-        except TenutoError:
+        except TenutoError as error:
+            _let_go(error)
             raise
         except Exception as error:
             logger.exception("the model %s cannot be loaded", id)
+            _let_go(error)
             raise ModelLoadFailed(f"{id} cannot be loaded: internal error; the server's log has the details") from error
 
     async def _load(self, entry: Entry) -> Loaded | None:
@@ -59,39 +63,53 @@ class Versions:
             self._room.withdraw(entry)
             self._give(claim)
             raise
-        self._accountant.free(claim)
-        if not self._accountant.fits(loaded.nbytes):
-            with anyio.CancelScope(shield=True):
-                await loaded.stop()
+        memory = loaded.memory
+        if self._accountant.fits(memory.nbytes - claim.nbytes):
+            self._accountant.free(claim)
+            self._accountant.take(memory, memory.nbytes)
+            self._count += 1
             self._room.arrange()
-            raise ModelLoadFailed(
-                f"{entry.available.id} takes {loaded.nbytes} bytes, where {claim.nbytes} were planned, and the budget"
-                " of all models (--model-memory) has no room for that now"
-            )
-        self._accountant.take(loaded, loaded.nbytes)
-        self._count += 1
-        self._room.arrange()
-        return loaded
+            return loaded
+        del loaded  # its weights go with the last who holds it
+        await self._end(entry, memory)
+        self._give(claim)
+        raise ModelLoadFailed(
+            f"{entry.available.id} takes {memory.nbytes} bytes, where {claim.nbytes} were planned, and the budget"
+            " of all models (--model-memory) has no room for that now"
+        )
 
-    async def free(self, loaded: Loaded) -> None:
-        """Wait until nobody uses a version, which takes nothing new, and free it."""
-        uses, unused = loaded.model.uses, anyio.Event()
+    async def unused(self, uses: Uses) -> None:
+        """Wait until nobody uses a version, which takes nothing new."""
+        unused = anyio.Event()
         uses.changed = unused.set
         if uses.count:
             await unused.wait()
-        with anyio.CancelScope(shield=True):
-            await loaded.stop()
+
+    async def free(self, entry: Entry, memory: Memory) -> None:
+        """Free a version that nobody uses. Whoever calls this must hold nothing else of it."""
+        entry.leave(memory)
         self._count -= 1
+        await self._end(entry, memory)
+        entry.leaving.remove(memory)
+        entry.unloads += 1
+        self._accountant.free(memory)
+
+    async def _end(self, entry: Entry, memory: Memory) -> None:
+        with anyio.CancelScope(shield=True):
+            await memory.stop()
         for _ in range(int(FREED_S / _POLL_S)):
-            if loaded.is_freed():
+            if memory.is_freed():
                 return
             await anyio.sleep(_POLL_S)
-        logger.warning("something still holds the weights of %s", loaded.model.id)
-
-    def give(self, loaded: Loaded) -> None:
-        """What a version held is free for others."""
-        self._give(loaded)
+        logger.warning("something still holds the weights of %s", entry.available.id)
 
     def _give(self, holder: object) -> None:
         self._accountant.free(holder)
         self._room.arrange()
+
+
+def _let_go(error: BaseException | None) -> None:
+    """An error is kept for as long as others are to hear it; what was half made where it was raised is not."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
