@@ -166,11 +166,17 @@ Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage or configuration.
     multiple=True,
     help="Load and describe this model; default: those of the running server.",
 )
+@click.option("--mmproj", metavar="FILE", help="Projector of the first model; default: one beside its GGUF file.")
 @click.option("--data-dir", metavar="DIR", help="Data folder to check.")
 @click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists.")
 @JSON_OPTION
 def doctor(
-    mcp_config: str | None, models: tuple[str, ...], data_dir: str | None, config: str | None, as_json: bool
+    mcp_config: str | None,
+    models: tuple[str, ...],
+    mmproj: str | None,
+    data_dir: str | None,
+    config: str | None,
+    as_json: bool,
 ) -> None:
     """Report what is installed and what works, and how to fix what does not.
 
@@ -181,7 +187,8 @@ def doctor(
     from tenuto.runtime.config import load
     from tenuto.runtime.terminal.doctor import run
 
-    settings = load({name: value for name, value in (("data_dir", data_dir), ("config", config)) if value})
+    given = (("data_dir", data_dir), ("config", config), ("mmproj", mmproj))
+    settings = load({name: value for name, value in given if value})
     try:
         path = None if mcp_config is None else expanded(mcp_config)
     except ValueError as error:

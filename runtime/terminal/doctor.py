@@ -73,8 +73,8 @@ def _models(settings: Settings, models: tuple[str, ...], remote: Remote | None) 
     if remote is not None and not models:
         yield from model_checks.served(remote)
     names = models or (() if remote is not None else settings.model)
-    for name in names:
-        yield anyio.run(partial(model_checks.loaded, name, model_checks.fitted(settings)))
+    for number, name in enumerate(names):
+        yield anyio.run(partial(model_checks.loaded, name, model_checks.fitted(settings, is_first=not number)))
     if not any(map(is_embedded, names)):
         yield anyio.run(model_checks.speed)
 

@@ -40,13 +40,14 @@ def served(remote: Remote) -> list[Section]:
     return sections
 
 
-def fitted(settings: Settings) -> LoadSettings:
-    """What a model may take by the settings, as a server would load it."""
+def fitted(settings: Settings, *, is_first: bool) -> LoadSettings:
+    """What a model may take by the settings, as a server would load it. The projector goes with the first one."""
     return LoadSettings(
         slots=settings.slots,
         cells=settings.context,
         cache_bytes=settings.cache_bytes,
         threads=settings.threads or available_cores(),
+        projector=settings.mmproj if is_first else None,
         tool_formats=settings.tool_format,
     )
 

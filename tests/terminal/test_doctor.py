@@ -12,6 +12,7 @@ from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import environment, script
 from tests.patience import HANGS_S
+from tests.pipelines.tiny_vision import tiny_vision
 from tests.terminal.screen import Terminal
 
 pytestmark = pytest.mark.slow
@@ -113,6 +114,20 @@ def test_a_model_whose_caches_cannot_batch_is_said_to_be_served_one_at_a_time(st
         facts = sections["model model"]["facts"]
         assert facts["requests"] == "served one at a time: this model's cache cannot be batched"
         assert facts["backend"] == "a script"
+
+
+def test_a_named_projector_is_tried_with_the_first_model(tmp_path: Path) -> None:
+    files = tiny_vision(tmp_path, "square")
+    elsewhere = files.projector.rename(tmp_path / "elsewhere.gguf")
+    named = ("--data-dir", "data", "--model", str(files.model))
+    _, blind, _ = asked(tmp_path, *named)
+    assert blind["model tiny-square"]["facts"]["reads"] == ["text"]
+    code, seeing, _ = asked(tmp_path, *named, "--mmproj", str(elsewhere))
+    assert code == 0
+    assert seeing["model tiny-square"]["facts"]["reads"] == ["image", "text"]
+    code, wrong, _ = asked(tmp_path, *named, "--mmproj", str(files.model))
+    assert code == 1
+    assert "cannot be loaded as the projector" in wrong["model tiny-square"]["problems"][0]["what"]
 
 
 def test_an_mcp_file_that_is_none_is_a_finding_and_not_an_end(tmp_path: Path) -> None:
