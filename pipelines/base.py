@@ -13,6 +13,7 @@ from tenuto.pipelines.backend import Backend, Bitmask
 from tenuto.pipelines.formats.base import TextOpeners
 from tenuto.pipelines.images import ImageEncoder, Piece
 from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.reasoning_watch import ReasoningWatch
 from tenuto.pipelines.sampling_defaults import USUAL, SamplingDefaults
 from tenuto.pipelines.template_variables import TemplateVariables
 from tenuto.pipelines.turns import TurnParser
@@ -73,15 +74,18 @@ class ToolChoice(StrEnum):
 class ReasoningBound:
     """The most tokens of a round's reasoning, after which its closing marker is the only thing that may follow.
 
-    The markers are one token of the vocabulary each, or else texts. `closing` are the tokens of the closing one.
+    `closing` are the tokens of the closing one, and `leading` those that lead from it to the answer.
     """
 
     tokens: int
-    opener: int | str
-    closer: int | str
+    opener: str
+    closer: str
     closing: tuple[int, ...]
     begun: bool = False
     """Whether the turn begins inside of it."""
+    leading: tuple[int, ...] = ()
+    back: frozenset[int] = frozenset()
+    """What would lead back into it, if it came next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +221,11 @@ class Codec(Protocol):
         """The tokens that stand for a turn's beginning where somebody else has written it, for what reads and holds
         the turn: behind the reasoning, where the template opens turns inside of it."""
 
-    def bounded(self, source: GrammarSource | None, tokens: int) -> GrammarSource | None:
-        """The same with a bound on the round's reasoning, where the model marks it."""
+    def bounded(self, source: GrammarSource | None, tokens: int, *, calls: bool) -> GrammarSource | None:
+        """The same with a bound on the round's reasoning, where the model marks it. `calls`: it may go on to a call."""
+
+    def reasoning_watch(self) -> ReasoningWatch | None:
+        """What tells where a turn reasons, for a fresh turn; None where the model does not mark it."""
 
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""

@@ -29,6 +29,7 @@ from tenuto.pipelines.infill import InfillTokens, infill_tokens
 from tenuto.pipelines.message_fields import TEXT_ONLY, Sight
 from tenuto.pipelines.placeholders import Part, Placeholder
 from tenuto.pipelines.reasoning_bound import BoundedReasoning
+from tenuto.pipelines.reasoning_watch import ReasoningWatch
 from tenuto.pipelines.template_variables import TemplateVariables
 from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import TurnParser
@@ -274,15 +275,23 @@ class TemplateCodec:
         lead = self._tokenizer.template_tokens(marked.closer) if marked is not None and marked.begun else []
         return (*lead, *self._content.tokens(text))
 
-    def bounded(self, source: GrammarSource | None, tokens: int) -> GrammarSource | None:
-        """The same with a bound on the round's reasoning, where the model marks it."""
+    def bounded(self, source: GrammarSource | None, tokens: int, *, calls: bool) -> GrammarSource | None:
+        """The same with a bound on the round's reasoning, where the model marks it. `calls`: it may go on to a call."""
         marked = self._format.reasoning
         if marked is None:
             return source
-        opener, closer = (self._vocabulary.markers.get(text, text) for text in (marked.opener, marked.closer))
-        closing = tuple(self._tokenizer.template_tokens(marked.closer))
-        bound = ReasoningBound(tokens, opener, closer, closing, marked.begun)
+        lead = marked.to_any if calls else marked.to_text
+        closing, leading = (tuple(self._tokenizer.template_tokens(text)) for text in (marked.closer, lead))
+        back = marked.back if calls else frozenset[int]()
+        bound = ReasoningBound(tokens, marked.opener, marked.closer, closing, marked.begun, leading, back)
         return replace(source or GrammarSource(), reasoning=bound)
+
+    def reasoning_watch(self) -> ReasoningWatch | None:
+        """What tells where a turn reasons, for a fresh turn; None where the model does not mark it."""
+        marked = self._format.reasoning
+        if marked is None:
+            return None
+        return ReasoningWatch(marked.opener, marked.closer, self._vocabulary, begun=marked.begun)
 
     def constraint(self, source: GrammarSource) -> Constraint:
         """Compile a source."""

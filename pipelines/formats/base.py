@@ -110,6 +110,12 @@ class Reasoning:
     closer: str
     begun: bool = False
     """Whether the template begins every turn inside of it."""
+    to_text: str = ""
+    """What follows the closer where text comes next, in a family that needs it said."""
+    to_any: str = ""
+    """What follows it where text or a call comes next."""
+    back: frozenset[int] = frozenset()
+    """The tokens that lead back into it after `to_any`."""
 
 
 class Format(Protocol):

@@ -6,7 +6,7 @@ Written down at https://cookbook.openai.com/articles/openai-harmony.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import cached_property
 
@@ -31,6 +31,9 @@ from tenuto.sessions.items import JsonObject, ToolSpec
 _CHANNEL, _MESSAGE, _START, _CONSTRAIN = "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"
 _END, _CALL, _RETURN = "<|end|>", "<|call|>", "<|return|>"
 _MARKERS = (_CHANNEL, _MESSAGE, _START, _CONSTRAIN, _END, _CALL, _RETURN)
+_ANALYSIS = b"analysis"
+_NEXT = f"{_START}assistant{_CHANNEL}"
+_REASONING = Reasoning(f"{_CHANNEL}analysis{_MESSAGE}", _END, to_text=f"{_NEXT}final{_MESSAGE}", to_any=_NEXT)
 _TO = f"{_CHANNEL}commentary to=functions."
 _RECIPIENT = re.compile(r"to=(?:functions\.)?([\w.-]+)")
 _BEFORE_CALLS = (_TO, f"{_CHANNEL}analysis to=functions.", f"{_START}assistant to=functions.")
@@ -44,7 +47,10 @@ def detect(surroundings: Surroundings) -> "Harmony | None":
 
 def of(surroundings: Surroundings) -> "Harmony":
     """The format as this model has it."""
-    return Harmony(surroundings.vocabulary)
+    vocabulary = surroundings.vocabulary
+    pieces = enumerate(vocabulary.pieces)
+    back = frozenset(one for one, piece in pieces if piece and piece.startswith((_ANALYSIS, _ANALYSIS[: len(piece)])))
+    return Harmony(vocabulary, replace(_REASONING, back=back))
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,10 @@ class Harmony:
     """Implements Format. A turn has one call: it ends with it."""
 
     vocabulary: Vocabulary
+    reasoning: Reasoning
     name: str = "gpt-oss"
     calls: bool = True
     reasons: bool = True
-    reasoning: Reasoning = Reasoning(f"{_CHANNEL}analysis{_MESSAGE}", _END)  # noqa: RUF009 -- frozen
     openers: frozenset[int] = frozenset()
     strangers: frozenset[int] = frozenset()
 

@@ -180,6 +180,8 @@ class RoundUsage:
     cached: int = 0
     new: int = 0
     sampled: int = 0
+    reasoning: int = 0
+    """How many of these were reasoning, where the model marks it: counted by who reads the round."""
     residency: Residency = Residency.NONE
     """Where the cache lay when the round began."""
     miss_reason: str | None = None

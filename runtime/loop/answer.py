@@ -103,7 +103,8 @@ def figures(rounds: Sequence[RoundUsage], ledger_tokens: int) -> Usage:
     completion = sum(usage.sampled for usage in rounds)
     computed = sum(usage.computed for usage in rounds)
     prompt = max(ledger_tokens - completion, 0)
-    return Usage(prompt, completion, computed, max(prompt - computed, 0), list(rounds))
+    reasoning = sum(usage.reasoning for usage in rounds)
+    return Usage(prompt, completion, computed, max(prompt - computed, 0), reasoning, list(rounds))
 
 
 def restore_figures(answer: Answer, kept: dict[str, Any]) -> None:

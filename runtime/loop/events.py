@@ -166,6 +166,8 @@ class Usage:
     completion: int = 0
     computed: int = 0
     cached: int = 0
+    reasoning: int = 0
+    """How much of `completion` the model has reasoned, where it marks that."""
     rounds: list[RoundUsage] = field(default_factory=list)
 
 

@@ -151,7 +151,7 @@ class Leg:
 
     def _spent(self) -> int:
         """What the model has said for the present request."""
-        return sum(usage.sampled for usage in self.run.rounds[self.run.leg.first_round - 1 :])
+        return sum(usage.sampled for usage in self.run.request_rounds)
 
     def _keep_round(self, outcome: Outcome) -> None:
         """The round becomes an item with its tokens, which the next commit keeps."""

@@ -56,7 +56,7 @@ class RunOptions:
     variables: TemplateVariables = NO_VARIABLES
     """What the model's chat template is rendered with besides."""
     thinking_budget: int | None = None
-    """The most tokens of one reasoning."""
+    """The most tokens of reasoning for one request, all its rounds together."""
     prefill: Prefill | None = None
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""

@@ -80,7 +80,7 @@ class LeftOut:
 class Reasoning:
     """What a request says of how the model reasons before it answers. None: as the model does by itself.
 
-    `budget` are the most tokens of one reasoning; after so many the model goes on to its answer.
+    `budget` are the most tokens of reasoning for the request; after so many the model goes on to its answer.
     """
 
     is_on: bool | None = None

@@ -1,11 +1,12 @@
 """One round: what the model samples becomes events while it streams, and an assistant item when it stops."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile, zip_longest
 
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import TokenLogprob
+from tenuto.pipelines.reasoning_watch import ReasoningWatch
 from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
@@ -53,6 +54,8 @@ class RoundReader:
     round: int
     parser: TurnParser
     text: TextStream
+    watch: ReasoningWatch | None = None
+    """Counts the tokens of the reasoning, where the model marks it."""
     clients_so_far: int = 0
     sampled: OpenTokens = field(default_factory=OpenTokens)
     _text: list[str] = field(default_factory=list)
@@ -70,6 +73,7 @@ class RoundReader:
         self._reasoning.append(prefill.reasoning)
         self._owed, self._is_own = prefill.text, True
         for token in tokens:
+            self._count(token)
             self._take(self.parser.push(token))
         self._is_own = False
 
@@ -91,7 +95,8 @@ class RoundReader:
                 case TokensSampled():
                     self.push(event.tokens, event.logprobs)
                 case Stopped():
-                    return Outcome(self.finish(event.cause), tuple(self.sampled.tokens), event.cause, event.usage)
+                    usage = replace(event.usage, reasoning=0 if self.watch is None else self.watch.tokens)
+                    return Outcome(self.finish(event.cause), tuple(self.sampled.tokens), event.cause, usage)
                 case Failed():
                     raise GenerationFailed(f"the model's step failed: {event.error}")
         raise AssertionError("a round ends with Stopped or Failed")
@@ -103,6 +108,7 @@ class RoundReader:
             if logprob is not None:
                 self.sampled.logprobs.append(logprob)
                 self.text.sampled(logprob)
+            self._count(token)
             self._take(self.parser.push(token))
 
     def finish(self, cause: StopCause) -> AssistantItem:
@@ -118,6 +124,10 @@ class RoundReader:
         self.run.leg.answer.stop_string = self.text.matched
         calls = () if cut else tuple(self._finished(call) for call in self._calls)
         return AssistantItem("".join(self._text), "".join(self._reasoning), calls, incomplete=cut)
+
+    def _count(self, token: int) -> None:
+        if self.watch is not None:
+            self.watch.push(token)
 
     def _finished(self, call: _Call) -> ToolCall:
         return ToolCall(call.id, call.name, call.arguments, server=call.client_index is None)

@@ -48,7 +48,7 @@ class RoundStarter:
         clients = len(run.leg.answer.calls) - len(said.call_ids)
         text = TextStream(codec, StopStrings(options.stop))
         parser = codec.parser(calls=calls, tools=options.tools)
-        reader = RoundReader(run, len(run.rounds) + 1, parser, text, clients)
+        reader = RoundReader(run, len(run.rounds) + 1, parser, text, codec.reasoning_watch(), clients)
         prefill = options.prefill_of(len(run.rounds) + 1)
         begun = () if prefill is None else codec.begun_with(prefill.text)
         if prefill is not None:
@@ -89,16 +89,18 @@ class RoundStarter:
         return self.services.shared_prefixes.of(ledger, self.session.items, self._codec, self.run.options.tools)
 
     def _grammar(self, *, is_last: bool) -> tuple[ToolChoice, GrammarSource | None]:
-        options = self.run.options
+        run, options = self.run, self.run.options
         choice = options.choice
         if is_last:
             choice = ToolChoice.NONE
-        elif choice is ToolChoice.REQUIRED and len(self.run.rounds) + 1 != self.run.leg.first_round:
+        elif choice is ToolChoice.REQUIRED and len(run.rounds) + 1 != run.leg.first_round:
             choice = ToolChoice.AUTO  # what was required has been done
         if not options.tools:
             choice = ToolChoice.NONE
         tools = options.callable(choice)
         grammar = self._codec.grammar(tools, choice, parallel=options.parallel, answer=options.answer)
         if options.thinking_budget is not None:
-            grammar = self._codec.bounded(grammar, options.thinking_budget)
+            left = max(0, options.thinking_budget - sum(usage.reasoning for usage in run.request_rounds))
+            calls = bool(options.tools) and choice is not ToolChoice.NONE
+            grammar = self._codec.bounded(grammar, left, calls=calls)
         return choice, grammar

@@ -144,6 +144,11 @@ class Run:
         self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
 
     @property
+    def request_rounds(self) -> list[RoundUsage]:
+        """Those of the present request, which share its limits."""
+        return self.rounds[self.leg.first_round - 1 :]
+
+    @property
     def next_leg_id(self) -> str:
         """The id of the leg that the next request begins. No two requests of a run begin with the same round."""
         return self._leg_id(len(self.rounds) + 1)
@@ -332,7 +337,7 @@ class Run:
     def snapshot(self) -> Answer:
         """What there is of the present leg's answer now, with the figures so far."""
         answer = self.leg.answer
-        answer.usage = answers.figures(self.rounds[self.leg.first_round - 1 :], self.ledger_tokens)
+        answer.usage = answers.figures(self.request_rounds, self.ledger_tokens)
         answer.run_usage = answers.figures(self.rounds, self.ledger_tokens)
         answer.status = self.status
         return answer

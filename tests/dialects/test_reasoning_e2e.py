@@ -63,6 +63,14 @@ def by_responses(server: Server, thinks: bool | None) -> tuple[str, str]:
     return "".join(thought), said.output_text
 
 
+def by_template_arguments_of_responses(server: Server, thinks: bool | None) -> tuple[str, str]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=HANGS_S) as client:
+        body = {} if thinks is None else {"chat_template_kwargs": {"enable_thinking": thinks}}
+        said = client.responses.create(model="model", input="why", tools=[], extra_body=body)
+    thought = [part.text for item in said.output if item.type == "reasoning" for part in item.content or ()]
+    return "".join(thought), said.output_text
+
+
 def by_messages(server: Server, thinks: bool | None) -> tuple[str, str]:
     with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=HANGS_S) as client:
         # Those who do not ask for thinking are not shown it, so it is shown in any case that may have some.
@@ -80,7 +88,9 @@ def by_ollama(server: Server, thinks: bool | None) -> tuple[str, str]:
     return message.thinking or "", message.content or ""
 
 
-@pytest.mark.parametrize("ask", [by_chat, by_template_arguments, by_responses, by_messages, by_ollama])
+@pytest.mark.parametrize(
+    "ask", [by_chat, by_template_arguments, by_responses, by_template_arguments_of_responses, by_messages, by_ollama]
+)
 def test_reasoning_is_switched_off_by_each_dialects_own_word(server: Server, ask: Ask) -> None:
     assert ask(server, None) == ask(server, True) == ("let me see", "so")
     assert ask(server, False) == ("", "so")
@@ -188,14 +198,20 @@ def test_a_variable_that_holds_a_marker_writes_no_marker(server: Server) -> None
         ("/v1/chat/completions", {"max_thinking_tokens": 6}),
         ("/v1/chat/completions", {"thinking_budget_tokens": 6}),
         ("/v1/chat/completions", {"reasoning_budget_tokens": 6, "stream": False}),
+        ("/v1/responses", {"max_thinking_tokens": 6}),
         ("/v1/messages", {"max_tokens": 100, "thinking": {"type": "enabled", "budget_tokens": 6}}),
     ],
 )
 def test_reasoning_ends_after_the_tokens_that_it_may_have(server: Server, path: str, body: dict[str, Any]) -> None:
     with server.client() as http:
-        asked = {"messages": [{"role": "user", "content": "why"}], "tools": [], **body}
-        answer = http.post(path, json=asked).raise_for_status().json()
-    if path == "/v1/messages":
+        asked = {
+            ("input" if path == "/v1/responses" else "messages"): [{"role": "user", "content": "why"}],
+            "tools": [],
+        }
+        answer = http.post(path, json={**asked, **body}).raise_for_status().json()
+    if path == "/v1/responses":
+        thought, said = (item["content"][0]["text"] for item in answer["output"])
+    elif path == "/v1/messages":
         thought, said = (block.get("thinking") or block.get("text") for block in answer["content"])
     else:
         message = answer["choices"][0]["message"]

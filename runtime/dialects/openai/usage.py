@@ -17,6 +17,12 @@ class CachedAnswer(Shape):
     cached_tokens: int
 
 
+class ReasonedAnswer(Shape):
+    """What of the answer is reasoning, where the model has marked some."""
+
+    reasoning_tokens: int
+
+
 class TextUsageAnswer(Shape):
     """The figures of an answer, in tokens."""
 
@@ -29,6 +35,7 @@ class TextUsageAnswer(Shape):
 class UsageAnswer(TextUsageAnswer):
     """The figures of an answer, in tokens: of what this request took, and no other."""
 
+    completion_tokens_details: ReasonedAnswer | None = None
     tenuto: CacheUseAnswer = Field(description="How many of the prompt's tokens were computed or cached, and why.")
 
 
@@ -53,7 +60,9 @@ def text_usage(figures: Sequence[RoundUsage]) -> TextUsageAnswer:
 def usage(answers: Sequence[Answer]) -> UsageAnswer:
     """What the answers to one request took together."""
     of, runs = (_summed([figures(answer) for answer in answers]) for figures in _FIGURES)
+    reasoned = {"completion_tokens_details": ReasonedAnswer(reasoning_tokens=of.reasoning)} if of.reasoning else {}
     return UsageAnswer(
+        **reasoned,
         prompt_tokens=of.prompt,
         completion_tokens=of.completion,
         total_tokens=of.prompt + of.completion,
@@ -71,5 +80,6 @@ def _summed(figures: Sequence[Usage]) -> Usage:
         completion=sum(of.completion for of in figures),
         computed=sum(of.computed for of in figures),
         cached=sum(of.cached for of in figures),
+        reasoning=sum(of.reasoning for of in figures),
         rounds=[each for of in figures for each in of.rounds],
     )

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from tenuto.runtime.loop.events import ToolCalling
+from tenuto.runtime.loop.requests import Reasoning
 from tenuto.sessions.items import AssistantItem, ToolResultItem
 from tenuto.sessions.records import RunStatus
 from tenuto.tools.approvals import Rules
@@ -267,3 +268,17 @@ async def test_a_run_tells_what_it_has_cost_so_far(open_process: Open, tools: To
     tools.slow.go.set()
     with anyio.fail_after(HANGS_S):
         await run.answer()
+
+
+async def test_a_bound_on_reasoning_counts_the_rounds_of_a_request_together(open_process: Open) -> None:
+    process = await open_process(
+        {"user": "peek", "reasoning": "look first", "calls": [call("count__peek")]},
+        {"tool": "0", "reasoning": "nothing there", "text": "None."},
+    )
+    whole = await process.ask("peek", "other")
+    assert [one.reasoning for one in whole.usage.rounds] == [len("look first"), len("nothing there")]
+    done = await process.ask("peek", reasoning=Reasoning(budget=len("look first") + 3))
+    assert (done.reasoning, done.text) == ("look firstnot", "None.")
+    assert done.usage.reasoning == len("look firstnot")
+    again = await process.ask("peek", "third", reasoning=Reasoning(budget=3))
+    assert (again.reasoning, again.text) == ("loo", "None.")

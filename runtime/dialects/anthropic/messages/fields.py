@@ -23,7 +23,7 @@ SERVED: dict[str, str] = {
     "tool_choice": "`auto`, `any`, `tool`, `none`; `disable_parallel_tool_use`: at most one call per round",
     "mcp_servers": "servers of the configuration, by `name`; others by `url`, as `--egress` allows",
     "thinking": "whether the model reasons, where its chat template has a switch for it, and whether that is shown;"
-    " `budget_tokens` are the most tokens of one reasoning, after which it is closed",
+    " `budget_tokens` are the most tokens of reasoning for one request, after which it is closed",
     "metadata": f"`user_id` narrows which session a request continues; up to {MOST_USER_CHARACTERS} characters",
     "output_config": "`format`, a JSON schema, is enforced by a grammar while the model writes; `effort` is for chat"
     " templates that look at it",

@@ -43,7 +43,8 @@ SERVED: dict[str, str] = {
     " the word itself is for templates that look at it",
     "chat_template_kwargs": "variables of the model's chat template, such as `enable_thinking`: JSON of up to"
     f" {MOST_CHARACTERS} characters; they count more than `reasoning_effort`",
-    "max_thinking_tokens": "the most tokens of one reasoning, after which it is closed; -1: no such limit",
+    "max_thinking_tokens": "the most tokens of reasoning for one request, all its rounds together, after which it is"
+    " closed; -1: no such limit",
     "thinking_budget_tokens": "llama-server's name for `max_thinking_tokens`",
     "reasoning_budget_tokens": "another of its names",
     "user": f"narrows which session a request without `session_id` continues; up to {MOST_USER_CHARACTERS} characters",

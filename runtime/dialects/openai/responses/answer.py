@@ -152,7 +152,7 @@ def usage_of(answer: Answer) -> ResponseUsage:
             cached_tokens=figures.prompt_tokens_details.cached_tokens, cache_write_tokens=0
         ),
         output_tokens=figures.completion_tokens,
-        output_tokens_details=OutputDetails(reasoning_tokens=0),
+        output_tokens_details=OutputDetails(reasoning_tokens=answer.usage.reasoning),
         total_tokens=figures.total_tokens,
         tenuto=figures.tenuto,
     )

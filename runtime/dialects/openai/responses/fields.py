@@ -30,6 +30,9 @@ SERVED: dict[str, str] = {
     "text": "`format`: `text`, `json_object` or `json_schema`, enforced by a grammar while the model writes",
     "reasoning": "`effort` `none` turns reasoning off and others on, where the model's chat template has a switch for"
     " it; the word itself is for templates that look at it; `summary` is ignored",
+    "max_thinking_tokens": "the most tokens of reasoning for one request, all its rounds together, after which it is"
+    " closed; -1: no such limit",
+    "chat_template_kwargs": "variables of the model's chat template by their names, such as `enable_thinking`",
     "store": "false: no response is kept, and a new session in memory only; it is found by its history all the same",
     "user": "narrows which session a request continues",
     "safety_identifier": "the same as `user`",

@@ -17,6 +17,7 @@ from tenuto.runtime.dialects.openai.responses.input import Approval, Input, read
 from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.users import whole_user
+from tenuto.runtime.dialects.reasoning import template_variables
 from tenuto.runtime.http.body import WireT, parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, ResponseFormat, ToolSelection, Turn
 from tenuto.sessions.items import Item, SystemItem
@@ -70,8 +71,7 @@ def read_responses(
     selection = replace(_selection(wire, tools, listed), requested=requested)
     named = session_of(headers)
     session_id, key = _session(wire, headers), idempotency_key(headers)
-    if wire.background and wire.store is False:
-        raise InvalidRequest("background: a response that is made in the background is stored", "background")
+    _expect_stored(wire)
     turn = Turn(
         principal=principal,
         model=wire.model or None,
@@ -80,6 +80,7 @@ def read_responses(
         tools=selection,
         sampling=AskedSampling(wire.temperature, top_p=wire.top_p, logprobs=_logprobs(wire)),
         reasoning=_reasoning(wire),
+        variables=template_variables(wire.chat_template_kwargs),
         response=_format(wire),
         limits=Limits(max_tokens=_limit(wire.max_output_tokens), max_tool_rounds=wire.max_tool_calls),
         user=whole_user(wire.safety_identifier, wire.user),
@@ -148,6 +149,7 @@ def read_prompt(
         session_id=_session(wire, headers),
         tools=replace(_selection(wire, tools, listed), requested=requested),
         reasoning=_reasoning(wire),
+        variables=template_variables(wire.chat_template_kwargs),
         response=_format(wire),
         is_appended=wire.conversation is not None,
         after=_previous(wire),
@@ -155,8 +157,15 @@ def read_prompt(
     )
 
 
+def _expect_stored(wire: ResponsesBody) -> None:
+    if wire.background and wire.store is False:
+        raise InvalidRequest("background: a response that is made in the background is stored", "background")
+
+
 def _reasoning(wire: InputBody) -> Reasoning:
-    return Reasoning(effort=None if wire.reasoning is None else wire.reasoning.effort)
+    effort = None if wire.reasoning is None else wire.reasoning.effort
+    bound = wire.max_thinking_tokens
+    return Reasoning(effort=effort, budget=None if bound is None or bound < 0 else bound)
 
 
 def _read(body: bytes, form: type[WireT]) -> tuple[dict[str, Any], WireT]:

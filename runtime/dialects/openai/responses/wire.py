@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from tenuto.runtime.dialects.mcp_servers import MOST_HEADERS
 from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, Limit
-from tenuto.runtime.dialects.reasoning import Effort
+from tenuto.runtime.dialects.reasoning import Effort, TemplateArguments
 from tenuto.runtime.http.body import Wire, at_most
 from tenuto.sessions.ids import User
 from tenuto.sessions.metadata import MOST_PAIRS, Metadata
@@ -260,6 +260,8 @@ class InputBody(Wire):
     ] = None
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningBody | None = None
+    max_thinking_tokens: Limit | None = None
+    chat_template_kwargs: TemplateArguments | None = None
     text: TextBody | None = None
     truncation: Literal["auto", "disabled"] | None = None
 
