@@ -10,15 +10,16 @@ from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas, Surroundings
 from tenuto.pipelines.formats.block import Block
 from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
+from tenuto.pipelines.formats.call_so_far import CallReadWhole
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
+from tenuto.pipelines.formats.opened_body import OpenedBody
 from tenuto.pipelines.formats.pythonic_body import listed
-from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
 from tenuto.pipelines.formats.values import Kind, kind_of, members_of, own_schema, resolved, value_rule
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
 from tenuto.sessions.items import JsonObject
 
 _QUOTE = '<|"|>'
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_HEAD = re.compile(r"\s*call:\s*([\w.-]+)\s*\{")
 _BARE = re.compile(r"[^,\[\]{}]*")
 _DEEPEST = 32
 
@@ -35,7 +36,7 @@ def of(surroundings: Surroundings) -> CallFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class GemmaBody:
+class GemmaBody(OpenedBody):
     """Read when it is whole."""
 
     texts: Sequence[str] = (_QUOTE,)
@@ -44,16 +45,6 @@ class GemmaBody:
         """A fresh reader of the turn's call of this number."""
         del schemas
         return _GemmaCall(alphabet, index)
-
-    def begins(self, text: str, schemas: Schemas) -> bool | None:
-        """Something always opens such a call."""
-        del text, schemas
-        return False
-
-    def heads(self, names: Sequence[str]) -> Sequence[str]:
-        """There are none: something always opens such a call."""
-        del names
-        return ()
 
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""
@@ -106,64 +97,18 @@ class GemmaBody:
 _BLOCK = Block(GemmaBody(), call_open="<|tool_call>", call_close="<tool_call|>", between="")
 
 
-class _GemmaCall:
-    rest: str | None = None
-
+class _GemmaCall(CallReadWhole):
     def __init__(self, alphabet: Alphabet, index: int) -> None:
-        self._written = Written()
-        self._head = ""
-        self._alphabet, self._index = alphabet, index
+        super().__init__(index, _HEAD)
+        self._alphabet = alphabet
         self._quote = alphabet.stream(_QUOTE)
-        self._name = ""
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return bool(self._name)
 
     @property
     def in_string(self) -> bool:
         """Whether the text so far ends inside of a string."""
         return self.text.count(self._quote) % 2 == 1
 
-    def push(self, text: str) -> list[TurnEvent]:
-        """Read on."""
-        self._written.add(text)
-        if self._name or len(self._head) == LONGEST_HEAD:
-            return []
-        self._head = (self._head + text)[:LONGEST_HEAD]
-        found = re.match(r"\s*call:\s*([\w.-]+)\s*\{", self._head)
-        if found is None:
-            return []
-        self._name = found[1]
-        return [CallStarted(self._index, self._name)]
-
-    def close(self) -> list[TurnEvent]:
-        """The call is whole."""
-        try:
-            arguments = self._read()
-        except (ValueError, IndexError, RecursionError) as error:
-            return [self.broken(str(error) or type(error).__name__)]
-        return [CallArguments(self._index, arguments), CallFinished(self._index, self._name, arguments)]
-
-    def is_whole(self) -> bool:
-        """Whether it could be closed here."""
-        try:
-            self._read()
-        except (ValueError, IndexError, RecursionError):
-            return False
-        return True
-
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
-
-    def _read(self) -> str:
+    def _arguments(self) -> str:
         if not self._name:
             raise ValueError("the call names no tool")
         text = self.text[self.text.index("{") :]

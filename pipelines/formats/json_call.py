@@ -10,8 +10,9 @@ from typing import NoReturn
 
 from pydantic_core import from_json
 
-from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.pipelines.formats.call_so_far import CallSoFar
+from tenuto.pipelines.formats.streams import LONGEST_HEAD
+from tenuto.pipelines.turns import CallArguments, CallFinished, TurnEvent
 
 _SPACE = re.compile(r"\s*")
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
@@ -67,7 +68,7 @@ class JsonText:
         return None
 
 
-class JsonCall:
+class JsonCall(CallSoFar):
     """A call of the form {"name": NAME, "arguments": {...}}.
 
     The name and then the arguments are told as they come if they come in this order, else when the call is closed.
@@ -75,28 +76,14 @@ class JsonCall:
     """
 
     def __init__(self, index: int, keys: Keys = USUAL, *, ends: bool = False) -> None:
-        self.rest: str | None = None
-        """What was pushed beyond the call's own end; None while that has not come."""
+        super().__init__(index)
         self._keys, self._ends = keys, ends
-        self._index = index
-        self._name: str | None = None
         self._name_end = 0
         self._odd = False
         self._arguments_at: int | None = None
         self._arguments: str | None = None
-        self._written = Written()
         self._value = JsonText()
         self._whole = JsonText()
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return self._name is not None
 
     @property
     def in_string(self) -> bool:
@@ -122,9 +109,8 @@ class JsonCall:
         except (ValueError, RecursionError) as error:
             return [self.broken(str(error) or type(error).__name__)]
         events: list[TurnEvent] = []
-        if self._name is None:
-            self._name = name
-            events.append(CallStarted(self._index, name))
+        if not self.started:
+            events.append(self._tell_name(name))
         if self._arguments is None:
             self._arguments = arguments
             events.append(CallArguments(self._index, arguments))
@@ -139,17 +125,13 @@ class JsonCall:
             return False
         return True
 
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
-
     def _read_head(self) -> list[TurnEvent]:
         """Read the name, and where the arguments begin."""
         if self._odd:
             return []
         text = self.text
         events: list[TurnEvent] = []
-        if self._name is None:
+        if not self.started:
             found = self._keys.name_at(text[:LONGEST_HEAD])
             if found is None:
                 self._odd = len(text) >= LONGEST_HEAD
@@ -171,8 +153,8 @@ class JsonCall:
         if not name:
             self._odd = True
             return []
-        self._name, self._name_end = name, found.end()
-        return [CallStarted(self._index, name)]
+        self._name_end = found.end()
+        return [self._tell_name(name)]
 
     def _read_arguments(self, piece: str) -> list[TurnEvent]:
         if self._arguments is not None:

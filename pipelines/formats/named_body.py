@@ -6,15 +6,17 @@ from dataclasses import dataclass
 
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas
+from tenuto.pipelines.formats.call_so_far import CallSoFar
 from tenuto.pipelines.formats.json_call import JsonText, read_arguments
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
-from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.pipelines.formats.opened_body import OpenedBody
+from tenuto.pipelines.formats.streams import LONGEST_HEAD
+from tenuto.pipelines.turns import CallArguments, CallFinished, TurnEvent
 from tenuto.sessions.items import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class NamedBody:
+class NamedBody(OpenedBody):
     """`ends`: the call ends with its arguments and `after`, and nothing else closes it."""
 
     before: str = ""
@@ -39,16 +41,6 @@ class NamedBody:
         del schemas
         return _NamedCall(self, alphabet, index)
 
-    def begins(self, text: str, schemas: Schemas) -> bool | None:
-        """A name alone tells nothing."""
-        del text, schemas
-        return False
-
-    def heads(self, names: Sequence[str]) -> Sequence[str]:
-        """There are none that tell a call from text."""
-        del names
-        return ()
-
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""
         given = "" if self.id is None else in_order(rules.text(self.id[0]), f"/{self.id[1]}/")
@@ -70,28 +62,16 @@ class NamedBody:
         )
 
 
-class _NamedCall:
+class _NamedCall(CallSoFar):
     def __init__(self, body: NamedBody, alphabet: Alphabet, index: int) -> None:
-        self.rest: str | None = None
-        self._body, self._index = body, index
+        super().__init__(index)
+        self._body = body
         self._head = body.head(alphabet)
         self._after = alphabet.stream(body.after).strip()
-        self._name = ""
         self._odd = False
         self._arguments_at: int | None = None
         self._end: int | None = None
         self._json = JsonText()
-        self._written = Written()
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return bool(self._name)
 
     @property
     def in_string(self) -> bool:
@@ -112,8 +92,8 @@ class _NamedCall:
         if found is None:
             self._odd = begin >= 0 or len(text) >= LONGEST_HEAD
             return []
-        self._arguments_at, self._name = begin, found[1]
-        return [CallStarted(self._index, self._name), *self._read_arguments(text[begin:])]
+        self._arguments_at = begin
+        return [self._tell_name(found[1]), *self._read_arguments(text[begin:])]
 
     def _read_arguments(self, piece: str) -> list[TurnEvent]:
         events: list[TurnEvent] = []
@@ -159,8 +139,7 @@ class _NamedCall:
             return [CallFinished(self._index, self._name, arguments)]
         found = self._head.fullmatch(self.text)
         assert found is not None
-        self._name = found[1]
-        started = CallStarted(self._index, self._name)
+        started = self._tell_name(found[1])
         return [started, CallArguments(self._index, "{}"), CallFinished(self._index, self._name, "{}")]
 
     def is_whole(self) -> bool:
@@ -170,10 +149,6 @@ class _NamedCall:
         except (ValueError, RecursionError):
             return False
         return self._arguments_at is not None
-
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
 
     def _read(self) -> str:
         """The arguments of the whole call. Raises ValueError with the reason in words."""

@@ -9,13 +9,15 @@ from typing import Any
 
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas
+from tenuto.pipelines.formats.call_so_far import CallReadWhole
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
-from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
 from tenuto.pipelines.formats.values import members_of, own_schema
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.pipelines.turns import TurnEvent
 from tenuto.sessions.items import JsonObject
 
-_NAME = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*\(")
+_NAME = r"[A-Za-z_][\w.-]*"
+_CALL = re.compile(rf"\s*({_NAME})\s*\(")
+_BEFORE_CALL = re.compile(rf"\s*(?:{_NAME}\s*)?")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORDS = {"true": True, "false": False, "null": None}
 _NO_CALL = "the call is not a tool's name and its arguments in brackets"
@@ -35,12 +37,12 @@ class PythonicBody:
 
     def begins(self, text: str, schemas: Schemas) -> bool | None:
         """Whether a text begins a call of these tools; None where it cannot be told yet."""
-        found = _NAME.match(text)
+        found = _CALL.match(text)
         if found:
             return not schemas or found[1] in schemas
         if schemas:
             return None if any(name.startswith(text.rstrip()) for name in schemas) else False
-        return None if re.fullmatch(r"\s*(?:[A-Za-z_][\w.-]*\s*)?", text) else False
+        return None if _BEFORE_CALL.fullmatch(text) else False
 
     def heads(self, names: Sequence[str]) -> Sequence[str]:
         """With which texts calls of these tools begin."""
@@ -75,27 +77,12 @@ def listed(members: Sequence[tuple[str, bool]], separator: str = '", "') -> str:
     return f"( {' | '.join(ways)} )?" if ways else ""
 
 
-class _PythonicCall:
+class _PythonicCall(CallReadWhole):
     def __init__(self, index: int, suffix: str) -> None:
-        self._written = Written()
-        self._head = ""
-        self.rest: str | None = None
-        self._index, self._suffix = index, suffix
-        self._name = ""
-        self._read = 0
+        super().__init__(index, _head(suffix))
         self._quote = ""
         self._escaped = False
         self._depth = 0
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return bool(self._name)
 
     @property
     def in_string(self) -> bool:
@@ -108,15 +95,7 @@ class _PythonicCall:
             if self._follow(character):
                 text, self.rest = text[: place + 1], text[place + 1 :]
                 break
-        self._written.add(text)
-        if self._name or len(self._head) == LONGEST_HEAD:
-            return []
-        self._head = (self._head + text)[:LONGEST_HEAD]
-        found = _NAME.match(self._head)
-        if found is None:
-            return []
-        self._name = found[1].removesuffix(self._suffix) if self._suffix else found[1]
-        return [CallStarted(self._index, self._name)]
+        return super().push(text)
 
     def _follow(self, character: str) -> bool:
         """Whether the call ends with this character."""
@@ -134,30 +113,30 @@ class _PythonicCall:
             return self._depth <= 0
         return False
 
-    def close(self) -> list[TurnEvent]:
-        """The call is whole."""
-        try:
-            arguments = json.dumps(_arguments(self.text), ensure_ascii=False, allow_nan=False)
-            arguments.encode()
-        except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError) as error:
-            return [self.broken(str(error) or type(error).__name__)]
-        return [CallArguments(self._index, arguments), CallFinished(self._index, self._name, arguments)]
-
     def is_whole(self) -> bool:
         """Whether it could be closed here."""
-        return self.rest is not None and bool(self._name)
+        return self.rest is not None and self.started
 
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
+    def _arguments(self) -> str:
+        found = self._head.match(self.text)
+        if found is None:
+            raise ValueError(_NO_CALL)
+        try:
+            arguments = json.dumps(_arguments(self.text[found.end() :]), ensure_ascii=False, allow_nan=False)
+        except (SyntaxError, MemoryError, TypeError) as error:
+            raise ValueError(str(error) or type(error).__name__) from None
+        arguments.encode()
+        return arguments
+
+
+def _head(suffix: str) -> re.Pattern[str]:
+    """What stands before the arguments."""
+    return re.compile(rf"\s*({_NAME}?)(?:{re.escape(suffix)})?\s*\(")
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """The arguments of a whole call. Raises ValueError and what the reading of Python raises."""
-    found = _NAME.match(text)
-    if found is None:
-        raise ValueError(_NO_CALL)
-    source = "f(" + text[found.end() :]  # a tool's name need not be one in Python
+    """The arguments of a call from the first on. Raises ValueError and what the reading of Python raises."""
+    source = f"f({text}"  # a tool's name need not be one in Python
     call = ast.parse(source.strip(), mode="eval").body
     if not isinstance(call, ast.Call) or call.args or any(keyword.arg is None for keyword in call.keywords):
         raise ValueError("the arguments are not all named")

@@ -8,6 +8,7 @@ from typing import Any
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
+from tenuto.pipelines.formats.opened_body import OpenedBody
 from tenuto.pipelines.formats.tagged_call import TaggedCall, Tags
 from tenuto.pipelines.formats.values import Kind, described, kind_of, members_of, value_rule
 from tenuto.sessions.items import JsonObject
@@ -16,7 +17,7 @@ _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]*/"
 
 
 @dataclass(frozen=True, slots=True)
-class TaggedBody:
+class TaggedBody(OpenedBody):
     """Texts are as the model was trained on them."""
 
     tags: Tags
@@ -29,16 +30,6 @@ class TaggedBody:
     def reader(self, alphabet: Alphabet, index: int, schemas: Schemas) -> CallReader:
         """A fresh reader of the turn's call of this number."""
         return TaggedCall(self.tags, alphabet, index, schemas)
-
-    def begins(self, text: str, schemas: Schemas) -> bool | None:
-        """Something always opens such a call."""
-        del text, schemas
-        return False
-
-    def heads(self, names: Sequence[str]) -> Sequence[str]:
-        """There are none: something always opens such a call."""
-        del names
-        return ()
 
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import Schemas
+from tenuto.pipelines.formats.call_so_far import CallSoFar
 from tenuto.pipelines.formats.json_call import JsonText
 from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written, held_back
 from tenuto.pipelines.formats.values import Kind, kind_of, resolved
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.pipelines.turns import CallArguments, CallFinished, TurnEvent
 
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 """Values as Python writes them, as some models do."""
@@ -52,14 +53,12 @@ class _Place(Enum):
     ODD = auto()
 
 
-class TaggedCall:
+class TaggedCall(CallSoFar):
     """One call, without what opens and closes it."""
 
-    rest: str | None = None
-
     def __init__(self, tags: Tags, alphabet: Alphabet, index: int, schemas: Schemas) -> None:
-        self._written = Written()
-        self._alphabet, self._index, self._schemas = alphabet, index, schemas
+        super().__init__(index)
+        self._alphabet, self._schemas = alphabet, schemas
         write = alphabet.stream
         self._name_close, self._key_open = write(tags.name_close).strip(), write(tags.key_open).strip()
         self._key_closes: dict[re.Pattern[str], Kind | None] = {_spaced(write(tags.key_close)): None}
@@ -73,7 +72,6 @@ class TaggedCall:
         self._place = _Place.NAME
         self._why = ""
         self._unread = ""
-        self._name = ""
         self._key = ""
         self._kind = Kind.ANY
         self._arguments = Written()
@@ -84,16 +82,6 @@ class TaggedCall:
         """Of a value that is JSON, while it may have strings."""
         self._unknown = False
         """Whether it is yet to be told if it has."""
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return bool(self._name)
 
     @property
     def in_string(self) -> bool:
@@ -127,10 +115,6 @@ class TaggedCall:
     def is_whole(self) -> bool:
         """Whether it could be closed here."""
         return not self._fault() and bool(self._name)
-
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
 
     def _fault(self) -> str:
         if self._place is _Place.VALUE or self._place is _Place.KEY:
@@ -166,8 +150,8 @@ class TaggedCall:
         name = name.strip()
         if not name or any(character.isspace() or character in '<>"{}' for character in self._alphabet.shown(name)):
             return self._odd("the call names no tool")
-        self._name, self._place = name, _Place.BETWEEN
-        return [CallStarted(self._index, name)]
+        self._place = _Place.BETWEEN
+        return [self._tell_name(name)]
 
     def _read_between(self) -> list[TurnEvent] | None:
         self._unread = self._unread.lstrip()
