@@ -3,6 +3,7 @@
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1: other examples, other order
 #   make thorough  the tests that show at length what others show in short
 #   make clients install agent clients and MCP servers of others, and drive a server with them
+#   make conformance  the official MCP suite against the server; `make test` runs it too
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own
@@ -27,12 +28,12 @@ RUNTIME_EXTRAS ?= llama$(if $(APPLE),$(comma)mlx)
 DEV_EXTRAS ?= llama,mlx,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test thorough clients fuzz simulate simulate-mutations kill-nine check demo model model-test setup \
+.PHONY: help serve test thorough clients conformance fuzz simulate simulate-mutations kill-nine check demo model model-test setup \
   setup-dev lock clean
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '2,11s/^# *//p' Makefile
+	@sed -n '2,12s/^# *//p' Makefile
 
 serve: $(VENV)/.runtime
 	@exec $(BIN)/tenuto serve $(ARGS)
@@ -47,6 +48,9 @@ test: $(VENV)/.dev
 
 clients: $(VENV)/.dev
 	$(BIN)/pytest -q -m clients tests/clients tests/third_party $(ARGS)
+
+conformance: $(VENV)/.dev
+	$(BIN)/pytest -q tests/conformance $(ARGS)
 
 thorough: $(VENV)/.dev
 	EXPLORE=1 $(BIN)/pytest -q -n auto --dist worksteal -m thorough $(ARGS)

