@@ -188,7 +188,8 @@ def _load_script(source: Source) -> Pipeline | EmbeddingPipeline:
         return EmbeddingPipeline(scripted.ScriptedTextEncoder(source.id), scripted.ScriptedEmbedder(script))
     backend = scripted.ScriptedBackend(script)
     template = scripted.SWITCHED_TEMPLATE if script.switches_reasoning else scripted.TEMPLATE
-    codec = _codec(source, LoadSettings(), scripted.ScriptedTokenizer(), template)
+    made = TemplateCodec if script.holds_calls else scripted.LooseCodec
+    codec = made(source.id, scripted.ScriptedTokenizer(), template)
     return Pipeline(codec, backend, GREEDY)
 
 

@@ -9,6 +9,7 @@ from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
     Item,
+    NoteItem,
     SystemItem,
     ToolCall,
     ToolResultItem,
@@ -47,6 +48,8 @@ def message_fields(
             return {"role": "system", "content": table.placeholder(item.text, index) if item.text else ""}
         case UserItem():
             return {"role": "user", "content": _content(table, index, item.text, item.attachments, sight.hidden)}
+        case NoteItem():
+            return {"role": "user", "content": table.placeholder(item.text, index)}
         case AssistantItem():
             return _assistant(table, index, item, mapped=mapped)
         case ToolResultItem():

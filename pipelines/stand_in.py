@@ -5,7 +5,7 @@ Most templates look no further back than to the last turn. Which do is found out
 
 from collections.abc import Callable, Sequence
 
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, NoteItem, SystemItem, UserItem
 
 
 def stand_in(past: Sequence[Item]) -> Sequence[Item]:
@@ -44,7 +44,7 @@ def _is_of_the_model(item: Item) -> bool:
 
 
 def _is_a_request(item: Item) -> bool:
-    return isinstance(item, UserItem)
+    return isinstance(item, UserItem | NoteItem)
 
 
 def _is_a_system_message(item: Item) -> bool:

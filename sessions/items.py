@@ -52,6 +52,14 @@ class UserItem:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteItem:
+    """What the runtime told the model, in the place of a user. No client has seen it."""
+
+    text: str
+    kind: Literal["note"] = "note"
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call in an assistant turn.
 
@@ -96,7 +104,7 @@ class ToolResultItem:
         return self.text if self.shown is None else self.shown
 
 
-Item = Annotated[SystemItem | UserItem | AssistantItem | ToolResultItem, Field(discriminator="kind")]
+Item = Annotated[SystemItem | UserItem | NoteItem | AssistantItem | ToolResultItem, Field(discriminator="kind")]
 
 _ITEM_BYTES = 512
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, NoteItem, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.session import Session
 
 _DIGITS = 24
@@ -44,6 +44,8 @@ def parts_at(items: Sequence[Item], place: int) -> list[Part]:
     match item:
         case SystemItem() | UserItem():
             return [Part("message", item)]
+        case NoteItem():
+            return []
         case ToolResultItem(server=server):
             return [] if server else [Part("result", item)]
         case AssistantItem(text=text, reasoning=reasoning, calls=calls):

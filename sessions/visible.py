@@ -1,8 +1,8 @@
 """What a client saw of a session: its items with the server's own rounds folded away, and digests of them. Pure.
 
 An item is *visible* if a client that repeats the conversation would send it: system and user items, assistant turns,
-and results of client tools. Results with `server` true are the runtime's record and are not: those of server tools,
-and those that the runtime wrote in place of a client that never answered.
+and results of client tools. The runtime's record is not: its notes, and results with `server` true, which are those of
+server tools, and those that it wrote in place of a client that never answered.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tenuto.sessions.ids import is_own_call_id
-from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, NoteItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.open_calls import OpenCalls
 from tenuto.sessions.rounds import ends_turn
 
@@ -58,7 +58,8 @@ def canonical(items: Iterable[Item]) -> list[Item]:
 def visible(items: Sequence[Item], first: int = 0) -> list[Visible]:
     """The visible items among `items[first:]`; `first` must be where a visible item begins.
 
-    Rounds that called only server tools become one assistant item with the round after them. An assistant item with
+    Rounds that called only server tools, or were answered by a note, become one assistant item with the round after
+    them. An assistant item with
     neither text nor client calls is hidden: clients leave it out or send it empty, as they like.
     """
     found: list[Visible] = []
@@ -80,10 +81,12 @@ def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
     if not isinstance(item, AssistantItem):
         return item, end
     rounds = [item]
-    while rounds[-1].calls and all(call.server for call in rounds[-1].calls):
+    while all(call.server for call in rounds[-1].calls):
+        begin = end
         while end < len(items) and _is_record(items[end]):
             end += 1
-        if end == len(items) or not isinstance(after := items[end], AssistantItem):
+        after = items[end] if begin < end < len(items) else None
+        if not isinstance(after, AssistantItem):
             break
         rounds.append(after)
         end += 1
@@ -96,7 +99,7 @@ def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
 
 
 def _is_record(item: Item) -> bool:
-    return isinstance(item, ToolResultItem) and item.server
+    return isinstance(item, NoteItem) or (isinstance(item, ToolResultItem) and item.server)
 
 
 def _is_hidden(item: Item) -> bool:
@@ -252,7 +255,7 @@ class VisibleHistory:
         for end in range(since + 1, len(items) + 1):
             while count < len(self.visible) and self.visible[count].start < end:
                 count += 1
-            if count and ends_turn(items[end - 1]):
+            if count and ends_turn(items, end - 1):
                 found.append((end, self.digests[count - 1].hex()))
         return found
 

@@ -8,7 +8,8 @@ A script is a TOML file, or a JSON file of the same shape:
     cells = 4096              # optional: tokens a slot holds; also slots = 4, batch_tokens = 512, can_truncate = true,
                               # and can_batch = true, which is told and changes nothing;
                               # switches_reasoning = true: its chat template reads `enable_thinking` and
-                              # `reasoning_effort`, and no rule's reasoning is said where the former is false
+                              # `reasoning_effort`, and no rule's reasoning is said where the former is false;
+                              # holds_calls = false: no grammar holds the calls that it makes by itself
 
     [[rules]]                 # the first rule whose conditions all hold answers
     user_matches = 'weather in (?P<city>[A-Z][a-z]+)'
@@ -24,7 +25,9 @@ answer (joined by line breaks) and of the system message; `..._contains` is a pa
 expression found in it. `turn` is the number of the answer within the conversation, from 1. A rule without a `tool`
 condition does not answer tool results, unless it has no conditions but `turn` and `system`.
 
-Answers: `text`, `reasoning`, `calls` (arguments in the order of the tool's schema, or a grammar may break them).
+Answers: `text`, `reasoning`, `calls` (arguments in the order of the tool's schema, or a grammar may break them), and
+`raw`, which follows the text: in it `<tool_call>`, `</tool_call>`, `<think>` and `</think>` are the tokens that mean
+this, so that a call can be broken where the script does not hold them.
 `delay_ms` is spent on every token; `fail` makes the step at token `fail_at` (default 0) of the answer fail:
 "forward" for all rows of the step, "sampler" for this row alone. In all strings `${1}` and `${name}` are the groups
 of the rule's expressions, `${user}`, `${tool}` and `${system}` the texts; `$$` is a dollar sign.
@@ -43,6 +46,7 @@ the question.
 """
 
 from tenuto.pipelines.scripted.backend import ScriptedBackend
+from tenuto.pipelines.scripted.codec import LooseCodec
 from tenuto.pipelines.scripted.embedder import ScriptedEmbedder, ScriptedTextEncoder
 from tenuto.pipelines.scripted.script import Script, read_script
 from tenuto.pipelines.scripted.tokenizer import SWITCHED_TEMPLATE, TEMPLATE, ScriptedTokenizer
@@ -50,6 +54,7 @@ from tenuto.pipelines.scripted.tokenizer import SWITCHED_TEMPLATE, TEMPLATE, Scr
 __all__ = [
     "SWITCHED_TEMPLATE",
     "TEMPLATE",
+    "LooseCodec",
     "Script",
     "ScriptedBackend",
     "ScriptedEmbedder",

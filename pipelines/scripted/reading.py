@@ -1,15 +1,17 @@
 """Tokens to the conversation that they hold, and an answer to the tokens that say it. Pure."""
 
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tenuto.pipelines.scripted.script import Answer, Conversation
-from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES, ROLES, SPECIALS
+from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, MARKERS, PIECES, ROLES, SPECIALS
 
 _SYSTEM, _USER, _TOOL = SPECIALS["<|system|>"], SPECIALS["<|user|>"], SPECIALS["<|tool|>"]
 _THINK, _THOUGHT = SPECIALS["<think>"], SPECIALS["</think>"]
+_MARKER = re.compile("(" + "|".join(map(re.escape, MARKERS)) + ")")
 _SPACES = frozenset(b" \n\t\r")
 
 
@@ -132,6 +134,8 @@ def answer_tokens(answer: Answer) -> list[int]:
     if answer.reasoning:
         tokens += [SPECIALS["<think>"], *_bytes(answer.reasoning), SPECIALS["</think>"]]
     tokens += _bytes(answer.text)
+    for part in _MARKER.split(answer.raw):
+        tokens += [SPECIALS[part]] if part in MARKERS else _bytes(part)
     for call in answer.calls:
         name = json.dumps(call.name, ensure_ascii=False)
         body = f'\n{{"name": {name}, "arguments": {call.arguments}}}\n'

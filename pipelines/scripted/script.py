@@ -39,6 +39,7 @@ class Answer:
     """What to say, with all groups filled in."""
 
     text: str = ""
+    raw: str = ""
     reasoning: str = ""
     calls: tuple[Call, ...] = ()
     delay_s: float = 0.0
@@ -81,6 +82,7 @@ class Rule(_Strict):
     turn: int | None = Field(default=None, ge=1)
 
     text: str = ""
+    raw: str = ""
     reasoning: str = ""
     calls: tuple[_CallRule, ...] = ()
     delay_ms: float = Field(default=0, ge=0, le=_LONGEST_DELAY_MS)
@@ -124,6 +126,7 @@ class Rule(_Strict):
         calls = tuple(Call(_put(call.name, groups), _to_json(_put(call.arguments, groups))) for call in self.calls)
         return Answer(
             text=_put(self.text, groups),
+            raw=_put(self.raw, groups),
             reasoning=_put(self.reasoning, groups),
             calls=calls,
             delay_s=self.delay_ms / 1000,
@@ -151,6 +154,7 @@ class Script(_Strict):
     can_truncate: bool = True
     can_batch: bool = True
     switches_reasoning: bool = False
+    holds_calls: bool = True
     rules: tuple[Rule, ...] = ()
     embeds: Embeds | None = None
 

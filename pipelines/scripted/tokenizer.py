@@ -11,9 +11,10 @@ import llguidance
 
 _BYTES = 256
 _CONTROL = ("<|tools|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|end|>")
-_MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
+MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
+"""Text of the entries that open and close calls and reasoning."""
 
-SPECIALS: Mapping[str, int] = MappingProxyType({text: _BYTES + i for i, text in enumerate(_CONTROL + _MARKERS)})
+SPECIALS: Mapping[str, int] = MappingProxyType({text: _BYTES + i for i, text in enumerate(_CONTROL + MARKERS)})
 """Text and id of every entry that is not a byte."""
 
 END = SPECIALS["<|end|>"]
@@ -80,7 +81,7 @@ class ScriptedTokenizer:
     @property
     def user_defined(self) -> Mapping[str, int]:
         """The markers of calls and reasoning."""
-        return MappingProxyType({text: SPECIALS[text] for text in _MARKERS})
+        return MappingProxyType({text: SPECIALS[text] for text in MARKERS})
 
     @property
     def bos(self) -> int | None:

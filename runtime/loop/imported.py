@@ -22,7 +22,7 @@ from tenuto.pipelines.turns import (
     TurnParser,
 )
 from tenuto.runtime.loop.ledgers import fingerprint, made_by
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolSpec, UserItem
+from tenuto.sessions.items import AssistantItem, Item, NoteItem, SystemItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.session import Session
 
@@ -108,7 +108,7 @@ class _Turns:
                 if self._says(place, item, stand_in(past)):
                     found[place] = self.ledger.span(place)
                 request = asked
-            elif isinstance(item, UserItem):
+            elif isinstance(item, UserItem | NoteItem):
                 asked = place
         return found
 

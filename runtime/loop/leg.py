@@ -12,6 +12,7 @@ import anyio
 
 from tenuto.errors import GenerationFailed, ShuttingDown, TenutoError
 from tenuto.runtime.engine.messages import RoundUsage, StopCause
+from tenuto.runtime.loop.broken_calls import may_tell, note
 from tenuto.runtime.loop.calls import CallRunner
 from tenuto.runtime.loop.engine_client import Place
 from tenuto.runtime.loop.events import RoundEnded, StopReason, ToolStatus
@@ -20,7 +21,7 @@ from tenuto.runtime.loop.leg_commits import LegCommits
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.pending import LOST, PendingCall, closing, named, pending_calls, results_of, stand_in
-from tenuto.runtime.loop.room import fit_all
+from tenuto.runtime.loop.room import ANSWER_TOKENS, fit_all
 from tenuto.runtime.loop.round import Outcome, RoundReader
 from tenuto.runtime.loop.round_start import NOTHING_SAID, RoundStarter
 from tenuto.runtime.loop.run import Run
@@ -187,9 +188,26 @@ class Leg:
                 await self._kept.end(RunTrigger.CUT, StopReason.LENGTH)
                 return False
         if not outcome.item.calls:
+            if await self._tell_broken(outcome):
+                return True
             await self._kept.end(RunTrigger.COMPLETE, self.progress.last_round or StopReason(outcome.cause.value))
             return False
         self.calls = pending_calls(self.run.id, len(self.run.rounds), outcome.item, self._tools.repeatable)
+        return True
+
+    async def _tell_broken(self, outcome: Outcome) -> bool:
+        """Where the round has a call that could not be read: tell the model, if it may, and whether it was told."""
+        run, items = self.run, self._kept.draft.items
+        if outcome.broken is None or outcome.cause is not StopCause.END or self.progress.last_round is not None:
+            return False
+        if not may_tell(run.options, items[run.record.first_item :]) or anyio.current_time() >= self._deadline:
+            return False
+        said = note(outcome.broken)
+        left = self.model.context - run.ledger_tokens - len(self.model.codec.tokenize(said.text))
+        if min(run.options.max_tokens - self._spent(), left) < ANSWER_TOKENS:
+            return False
+        self._kept.draft.add((said,))
+        await self._kept.commit()
         return True
 
     # Its calls.

@@ -44,6 +44,8 @@ class Outcome:
     sampled: tuple[int, ...]
     cause: StopCause
     usage: RoundUsage
+    broken: str | None = None
+    """What was wrong with what looked like a call, where the round has one that became text."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,7 @@ class RoundReader:
     _calls: list[_Call] = field(default_factory=list)
     _owed: str = ""
     """What of the client's own beginning the parser has not told yet."""
+    _broken: str | None = None
     _is_own: bool = False
     """While that is read."""
     _replayed: Iterator[str] | None = None
@@ -95,8 +98,9 @@ class RoundReader:
                 case TokensSampled():
                     self.push(event.tokens, event.logprobs)
                 case Stopped():
+                    item, sampled = self.finish(event.cause), tuple(self.sampled.tokens)
                     usage = replace(event.usage, reasoning=0 if self.watch is None else self.watch.tokens)
-                    return Outcome(self.finish(event.cause), tuple(self.sampled.tokens), event.cause, usage)
+                    return Outcome(item, sampled, event.cause, usage, self._broken)
                 case Failed():
                     raise GenerationFailed(f"the model's step failed: {event.error}")
         raise AssertionError("a round ends with Stopped or Failed")
@@ -154,6 +158,7 @@ class RoundReader:
                     self.run.broken_call(event)
                     # What never became a call is text, unless the round was cut in the middle of it.
                     if event.index is None and not cut:
+                        self._broken = self._broken or event.reason
                         self._show(self.text.push(event.text))
 
     def _without_owed(self, text: str) -> str:

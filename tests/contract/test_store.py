@@ -34,7 +34,16 @@ from tenuto.sessions.changes import (
     SaveSession,
     whole,
 )
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Item,
+    NoteItem,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    ToolSpec,
+    UserItem,
+)
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.records import (
     CallRecord,
@@ -127,6 +136,7 @@ calls = st.builds(ToolCall, texts, texts, texts, st.booleans())
 items = st.one_of(
     st.builds(SystemItem, texts),
     st.builds(UserItem, texts),
+    st.builds(NoteItem, texts),
     st.builds(AssistantItem, texts, texts, st.lists(calls, max_size=2).map(tuple), st.booleans()),
     st.builds(ToolResultItem, texts, texts, texts, st.booleans(), st.booleans(), st.none() | texts, json_values),
 )

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from tenuto.errors import ModelLoadFailed, TemplateFailed
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.tokenizer import Tokenizer
-from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Item,
+    NoteItem,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    ToolSpec,
+    UserItem,
+)
 
 PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 TOOLS = [
@@ -47,6 +56,8 @@ def conversations(draw: st.DrawFn) -> list[Item]:
         turn = AssistantItem(draw(texts), calls=draw(calls), incomplete=draw(st.booleans()))
         items.append(turn)
         items += [ToolResultItem(call.id, call.name, draw(texts)) for call in turn.calls]
+        if not turn.calls and draw(st.booleans()):
+            items.append(NoteItem(draw(texts)))
     return items
 
 
@@ -58,6 +69,8 @@ def wire(item: Item) -> dict[str, Any]:
             return {"role": "assistant", "content": item.text, "tool_calls": functions}
         case ToolResultItem():
             return {"role": "tool", "content": item.model_text}
+        case NoteItem():
+            return {"role": "user", "content": item.text}
         case _:
             return {"role": item.kind, "content": item.text}
 
@@ -116,6 +129,8 @@ def test_content_adds_no_reserved_token(
                 return SystemItem("x" if item.text else "")
             case UserItem():
                 return UserItem("x")
+            case NoteItem():
+                return NoteItem("x")
 
     plain_tools = [ToolSpec("x", "x", {"type": "object"}) for _ in tools]
     assert reserved(items, tools) == reserved([harmless(item) for item in items], plain_tools)

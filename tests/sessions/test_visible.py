@@ -13,6 +13,7 @@ from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
     Item,
+    NoteItem,
     SystemItem,
     ToolCall,
     ToolResultItem,
@@ -33,6 +34,7 @@ calls = st.builds(ToolCall, st.sampled_from(["c1", "c2"]), st.just("f"), st.samp
 items = st.one_of(
     st.builds(SystemItem, few),
     st.builds(UserItem, few),
+    st.builds(NoteItem, few),
     st.builds(AssistantItem, few, few, st.lists(calls, max_size=2, unique_by=lambda call: call.id).map(tuple)),
     st.builds(ToolResultItem, st.sampled_from(["c1", "c2"]), st.just("f"), few, server=st.booleans()),
 )
@@ -63,6 +65,29 @@ def test_rounds_that_called_only_the_server_are_one_assistant_item() -> None:
         AssistantItem("Done."),
     ]
     assert [(one.start, one.end) for one in found] == [(0, 1), (1, 7), (7, 8), (8, 9)]
+
+
+def test_rounds_around_a_note_are_one_assistant_item() -> None:
+    note = NoteItem("again")
+    history: list[Item] = [
+        UserItem("hi"),
+        AssistantItem("<call>"),
+        note,
+        AssistantItem("", "", (SERVER,)),
+        LOOKED,
+        AssistantItem("Here."),
+        UserItem("thanks"),
+        AssistantItem("<call>"),
+        note,
+    ]
+    found = visible(history)
+    assert [one.item for one in found] == [
+        UserItem("hi"),
+        AssistantItem("<call>Here."),
+        UserItem("thanks"),
+        AssistantItem("<call>"),
+    ]
+    assert [(one.start, one.end) for one in found] == [(0, 1), (1, 6), (6, 7), (7, 9)]
 
 
 def test_a_mixed_round_shows_the_clients_calls_and_ends_the_item() -> None:

@@ -9,7 +9,7 @@ BYSTANDER = "carol"
 
 SAYS = {
     "hello": 4, "long": 3, "write": 4, "look": 1, "ask": 7, "mine": 4, "both": 2, "two": 2, "again": 1, "fail": 2,
-    "sampler": 1,
+    "sampler": 1, "break": 2,
 }  # fmt: skip
 DIALECTS = ("", "chat", "responses")
 KINDS = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from tenuto.errors import StoreFailed
-from tenuto.sessions.items import AssistantItem, Item, ToolResultItem, UserItem
+from tenuto.sessions.items import AssistantItem, Item, NoteItem, ToolResultItem, UserItem
 from tenuto.sessions.records import OpenRun
 from tenuto.sessions.session import Session
 from tenuto.sessions.storage import reads, tables
@@ -80,10 +80,13 @@ def _session_problems(play: "Play", session: Session, open_runs: dict[str, OpenR
 
 
 def item_problems(items: Sequence[Item], *, waits: bool) -> list[str]:
-    """Each call has exactly one result, in order, before anything else is said; only a run that waits owes some."""
+    """Each call has exactly one result, in order, before anything else is said; only a run that waits owes some. The
+    model is told of a broken call at most once after each thing that a user says."""
     problems: list[str] = []
     owed: list[str] = []
     seen: Counter[str] = Counter()
+    before: Item | None = None
+    may_tell = True
     for place, item in enumerate(items):
         if isinstance(item, ToolResultItem):
             seen[item.call_id] += 1
@@ -94,6 +97,10 @@ def item_problems(items: Sequence[Item], *, waits: bool) -> list[str]:
             continue
         if owed:
             problems.append(f"item {place} follows calls without a result: {owed}")
+        if isinstance(item, NoteItem) and not (isinstance(before, AssistantItem) and not before.calls and may_tell):
+            problems.append(f"item {place} is a note, and nothing is to be told")
+        may_tell = not isinstance(item, NoteItem) and (may_tell or isinstance(item, UserItem))
+        before = item
         owed = [call.id for call in item.calls] if isinstance(item, AssistantItem) else []
     if owed and not waits:
         problems.append(f"calls without a result: {owed}")

@@ -9,7 +9,7 @@ from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import Pending, Row, RowFailed, Sampled, Snapshot
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.constraints import Grammars
-from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
+from tenuto.pipelines.scripted import TEMPLATE, LooseCodec, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.sessions.items import ToolSpec
 from tests.simulation.world import Injected
 
@@ -46,6 +46,8 @@ def rules() -> list[dict[str, Any]]:
         {"user_matches": "^long (?P<word>.+)$", "text": "${word}" + " and on" * 6},
         {"user_matches": "^fail (?P<word>.+)$", "text": "it ${word}", "fail": "forward", "fail_at": 3},
         {"user_matches": "^sampler (?P<word>.+)$", "text": "it ${word}", "fail": "sampler", "fail_at": 3},
+        {"user_matches": "^break (?P<word>.+)$", "text": "it ${word}", "raw": '<tool_call>{"w": 1}</tool_call>'},
+        {"user_contains": "cannot be read", "raw": '<tool_call>{"w": 2}</tool_call>'},
         {"tool_matches": "^once more (?P<word>.+)$", "calls": [{"name": "g__put", "arguments": {"w": "x"}}]},
         {"tool_contains": "", "text": "told: ${tool}"},
     ]
@@ -68,7 +70,7 @@ def codec() -> TemplateCodec:
 @cache
 def _codec() -> TemplateCodec:
     """All else of it does not change, and takes long to make."""
-    return TemplateCodec("scripted", ScriptedTokenizer(), TEMPLATE)
+    return LooseCodec("scripted", ScriptedTokenizer(), TEMPLATE)
 
 
 def chained(before: int, token: int) -> int:

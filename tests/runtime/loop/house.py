@@ -14,7 +14,7 @@ import anyio
 from tenuto.pipelines.base import Pipeline, ToolChoice
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.sampling_defaults import GREEDY
-from tenuto.pipelines.scripted import TEMPLATE, Script, ScriptedBackend, ScriptedTokenizer
+from tenuto.pipelines.scripted import TEMPLATE, LooseCodec, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.port import EnginePort
 from tenuto.runtime.loop.engine_client import EngineClient, QueueLimits
@@ -90,6 +90,12 @@ def codec() -> TemplateCodec:
 
 
 @cache
+def loose_codec() -> TemplateCodec:
+    """The same, where nothing holds calls to their form."""
+    return LooseCodec("scripted", ScriptedTokenizer(), TEMPLATE)
+
+
+@cache
 def other_codec() -> TemplateCodec:
     """A model of the same vocabulary with a template of its own."""
     return TemplateCodec("other", ScriptedTokenizer(), TEMPLATE.replace("Called as", "To be called as"))
@@ -109,6 +115,7 @@ class Setup:
     queue: int = 64
     sharing: Sharing = "none"
     engine: Callable[[Pipeline], EnginePort] = Engine
+    holds_calls: bool = True
 
 
 class Process:
@@ -133,7 +140,7 @@ class Process:
         await self.registry.refresh()
         script = {"cells": 16384, "rules": list(setup.rules), **setup.script}
         self.backends = {name: ScriptedBackend(Script.model_validate(script)) for name in ("scripted", "other")}
-        codecs = {"scripted": codec(), "other": other_codec()}
+        codecs = {"scripted": codec() if setup.holds_calls else loose_codec(), "other": other_codec()}
         models = []
         for name, backend in self.backends.items():
             engine = setup.engine(Pipeline(codecs[name], backend))

@@ -23,7 +23,16 @@ from tenuto.runtime.dialects.openai.responses.shapes import (
     ReasoningItem,
     ReasoningText,
 )
-from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    NoteItem,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+)
 from tenuto.sessions.parts import Part, parts_at
 from tenuto.tools.names import SEPARATOR
 
@@ -42,6 +51,8 @@ def listed(part: Part, name: str, callables: Mapping[str, ClientTool]) -> Listed
             return _message("system", [InputPart(type="input_text", text=text)], name)
         case UserItem(text=text, attachments=attachments):
             return _message("user", _parts(text, attachments), name)
+        case NoteItem():
+            raise AssertionError("a note has no parts")
         case ToolResultItem():
             return _output(item, name, callables)
         case AssistantItem():
