@@ -9,10 +9,10 @@ from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import SessionMode, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.mcp import own_tools
-from tenuto.runtime.mcp.transcript import PAGE, transcript
 from tenuto.runtime.schema.models import models_answer
 from tenuto.runtime.schema.runs import run_answer
 from tenuto.runtime.schema.sessions import deleted_answer, session_answer, session_page
+from tenuto.runtime.schema.transcript import PAGE, transcript_answer
 from tenuto.sessions.items import ToolResultItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseReason, RunStatus
@@ -28,7 +28,7 @@ async def answer(runner: LoopPort, principal: Principal, name: str, arguments: d
         case own_tools.SESSION_GET:
             session = await runner.snapshot(principal, arguments["session_id"])
             limit = int(arguments.get("limit", PAGE))
-            return transcript(session, before=arguments.get("before"), limit=limit)
+            return _told(transcript_answer(session, before=arguments.get("before"), limit=limit))
         case own_tools.SESSION_LIST:
             return await _sessions(runner, principal, arguments)
         case own_tools.SESSION_FORK:

@@ -1,11 +1,17 @@
 """The runtime's own tools as MCP lists them: `chat`, and those over sessions, runs and models. No behaviour."""
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import mcp.types as t
 
+from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.mcp import chat
-from tenuto.runtime.mcp.transcript import MOST_ITEMS, PAGE
+from tenuto.runtime.schema.models import ModelsAnswer
+from tenuto.runtime.schema.runs import RunAnswer
+from tenuto.runtime.schema.sessions import DeletedAnswer, SessionAnswer, SessionsAnswer
+from tenuto.runtime.schema.transcript import MOST_ITEMS, PAGE, TranscriptAnswer
 from tenuto.sessions import ids
 
 SESSION_GET = "session_get"
@@ -106,45 +112,79 @@ _CHANGES = t.ToolAnnotations(read_only_hint=False, destructive_hint=False, idemp
 _DESTROYS = t.ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def own_tools() -> list[t.Tool]:
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What is said of one of them; what it takes is in INPUTS."""
+
+    name: str
+    title: str
+    description: str
+    notes: t.ToolAnnotations
+    answer: type[Shape] | None = None
+    """None: as `chat` answers."""
+
+
+_OWN = (
+    _Own(chat.CHAT, "Chat with the local model", chat.DESCRIPTION, _CHANGES),
+    _Own(
+        SESSION_GET,
+        "Show a conversation",
+        "Get the last items of a conversation, in order.",
+        _READS,
+        TranscriptAnswer,
+    ),
+    _Own(
+        SESSION_LIST,
+        "List the conversations",
+        "List conversations, newest first, in pages.",
+        _READS,
+        SessionsAnswer,
+    ),
+    _Own(
+        SESSION_FORK,
+        "Fork a conversation",
+        "Copy the first items of a conversation into a new one, which `chat` can continue.",
+        _CHANGES,
+        SessionAnswer,
+    ),
+    _Own(
+        SESSION_DELETE,
+        "Delete a conversation",
+        "Delete a conversation and cancel its open run.",
+        _DESTROYS,
+        DeletedAnswer,
+    ),
+    _Own(RUN_GET, "Show a run", "Get a run's status, what it is waiting for, and its text so far.", _READS, RunAnswer),
+    _Own(RUN_CANCEL, "Cancel a run", "Cancel a run. One that has ended is left as it is.", _DESTROYS, RunAnswer),
+    _Own(
+        RUN_RESUME,
+        "Resume a paused run",
+        "Give a paused run a decision or the results of client tools, and get the rest of its answer.",
+        _CHANGES,
+    ),
+    _Own(
+        MODELS_LIST,
+        "List the models",
+        "List the models that `chat` can use, the default first.",
+        _READS,
+        ModelsAnswer,
+    ),
+)
+
+
+@cache
+def own_tools() -> tuple[t.Tool, ...]:
     """All of them, `chat` first."""
-    return [
-        _tool(chat.CHAT, "Chat with the local model", chat.DESCRIPTION, _CHANGES, chat.OUTPUT_SCHEMA),
-        _tool(
-            SESSION_GET,
-            "Show a conversation",
-            "Get the last items of a conversation, in order.",
-            _READS,
-        ),
-        _tool(SESSION_LIST, "List the conversations", "List conversations, newest first, in pages.", _READS),
-        _tool(
-            SESSION_FORK,
-            "Fork a conversation",
-            "Copy the first items of a conversation into a new one, which `chat` can continue.",
-            _CHANGES,
-        ),
-        _tool(SESSION_DELETE, "Delete a conversation", "Delete a conversation and cancel its open run.", _DESTROYS),
-        _tool(RUN_GET, "Show a run", "Get a run's status, what it is waiting for, and its text so far.", _READS),
-        _tool(RUN_CANCEL, "Cancel a run", "Cancel a run. One that has ended is left as it is.", _DESTROYS),
-        _tool(
-            RUN_RESUME,
-            "Resume a paused run",
-            "Give a paused run a decision or the results of client tools, and get the rest of its answer.",
-            _CHANGES,
-            chat.OUTPUT_SCHEMA,
-        ),
-        _tool(MODELS_LIST, "List the models", "List the models that `chat` can use, the default first.", _READS),
-    ]
-
-
-def _tool(
-    name: str, title: str, description: str, notes: t.ToolAnnotations, output: dict[str, Any] | None = None
-) -> t.Tool:
-    return t.Tool(
-        name=name,
-        title=title,
-        description=description,
-        input_schema=INPUTS[name],
-        output_schema=output,
-        annotations=notes,
+    return tuple(
+        t.Tool(
+            name=one.name,
+            title=one.title,
+            description=one.description,
+            input_schema=INPUTS[one.name],
+            output_schema=chat.OUTPUT_SCHEMA
+            if one.answer is None
+            else one.answer.model_json_schema(mode="serialization"),
+            annotations=one.notes,
+        )
+        for one in _OWN
     )

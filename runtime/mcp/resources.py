@@ -1,6 +1,5 @@
 """A principal's sessions as MCP resources: `session://{id}`, listed by pages, each with its transcript's last items."""
 
-import json
 import re
 
 import mcp.types as t
@@ -8,7 +7,7 @@ from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.port import LoopPort
-from tenuto.runtime.mcp.transcript import MOST_ITEMS, transcript
+from tenuto.runtime.schema.transcript import MOST_ITEMS, transcript_answer
 from tenuto.sessions import ids
 from tenuto.sessions.principal import Principal
 
@@ -82,5 +81,5 @@ async def read(runner: LoopPort, principal: Principal, uri: str) -> t.ReadResour
         session = await runner.snapshot(principal, session_id)
     except NotFound as exc:
         raise _not_found(exc, uri) from None
-    text = json.dumps(transcript(session, limit=MOST_ITEMS), ensure_ascii=False)
+    text = transcript_answer(session, limit=MOST_ITEMS).encode().decode()
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])

@@ -37,6 +37,18 @@ async def test_every_tool_is_listed_with_our_own(connect: Connect) -> None:
     assert all(tool.description and tool.input_schema["type"] == "object" for tool in tools.values())
 
 
+async def test_every_own_tool_says_what_it_does_and_answers(connect: Connect) -> None:
+    """That it answers so is held by the SDK's client, which refuses a result that does not fit, in all other tests."""
+    async with connect() as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools if "__" not in tool.name}
+    assert len(tools) == 9
+    for name, tool in tools.items():
+        assert tool.title, name
+        assert tool.annotations is not None, name
+        assert tool.annotations.read_only_hint is not None, name
+        assert (tool.output_schema or {}).get("required"), name
+
+
 async def test_chat_answers_and_keeps_the_conversation(connect: Connect) -> None:
     async with connect() as client:
         first = answer_of(await client.call_tool("chat", {"message": "one"}))

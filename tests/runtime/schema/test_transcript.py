@@ -1,9 +1,11 @@
 """What a model reads of a session: what was said, in pages of a bounded size."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.runtime.mcp.transcript import transcript
+from tenuto.runtime.schema.transcript import transcript_answer
 from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
 from tenuto.sessions.session import Session
 
@@ -19,6 +21,10 @@ TALK: list[Item] = [
 
 def of(items: list[Item]) -> Session:
     return Session(uid="u", id="s", principal="alice", created_at=1.0, updated_at=1.0, items=items)
+
+
+def transcript(session: Session, **options: Any) -> dict[str, Any]:
+    return transcript_answer(session, **options).model_dump(exclude_unset=True)
 
 
 def test_a_transcript_has_what_was_said_called_and_answered_and_of_pictures_only_their_size() -> None:
