@@ -41,7 +41,7 @@ class ItemAnswer(Shape):
     """An item. `index` is its place in the session."""
 
     index: int
-    kind: Literal["system", "user", "assistant", "tool_result"]
+    kind: Literal["system", "user", "note", "assistant", "tool_result"]
     text: str
     reasoning: str = ""
     calls: list[CallAnswer] = Field(default_factory=list)

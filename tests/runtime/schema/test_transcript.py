@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.runtime.schema.transcript import transcript_answer
-from tenuto.sessions.items import AssistantItem, Attachment, Item, SystemItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    NoteItem,
+    SystemItem,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+)
 from tenuto.sessions.session import Session
 
 PICTURE = Attachment("image", "image/png", data="AAAA")
@@ -16,6 +25,7 @@ TALK: list[Item] = [
     AssistantItem("", "I had better look.", (ToolCall("call_1", "eye", '{"at": "it"}', server=True),)),
     ToolResultItem("call_1", "eye", "a cat", server=True, structured={"is": "cat"}, attachments=(PICTURE,)),
     AssistantItem("A cat", incomplete=True),
+    NoteItem("That was no call."),
 ]
 
 
@@ -29,7 +39,7 @@ def transcript(session: Session, **options: Any) -> dict[str, Any]:
 
 def test_a_transcript_has_what_was_said_called_and_answered_and_of_pictures_only_their_size() -> None:
     told = transcript(of(TALK))
-    assert (told["num_items"], told["first"]) == (5, 0)
+    assert (told["num_items"], told["first"]) == (6, 0)
     assert told["items"] == [
         {"index": 0, "kind": "system", "text": "Be brief."},
         {
@@ -58,6 +68,7 @@ def test_a_transcript_has_what_was_said_called_and_answered_and_of_pictures_only
             "attachments": [{"kind": "image", "mime_type": "image/png", "bytes": 3}],
         },
         {"index": 4, "kind": "assistant", "text": "A cat", "incomplete": True},
+        {"index": 5, "kind": "note", "text": "That was no call."},
     ]
 
 
