@@ -16,6 +16,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import CallFinished, TurnEvent
 from tenuto.sessions.items import ToolSpec
+from tests.pipelines.masks import lets
 
 
 def schema(properties: dict[str, Any], required: Sequence[str] = (), **more: Any) -> dict[str, Any]:
@@ -47,7 +48,7 @@ SCHEMAS = {
 
 def allowed(mask: Bitmask | None, vocabulary: int) -> list[int]:
     assert mask is not None
-    return [token for token in range(vocabulary) if mask[token // 32] >> (token % 32) & 1]
+    return [token for token in range(vocabulary) if lets(mask, token)]
 
 
 def walk(codec: TemplateCodec, constraint: Constraint, seed: int) -> list[int]:

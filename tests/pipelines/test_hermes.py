@@ -1,8 +1,6 @@
 """A turn's tokens become the same events for every way of cutting them; nothing that a model writes raises."""
 
-import json
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,13 +13,14 @@ from tenuto.pipelines.tokenizer import Tokenizer
 from tenuto.pipelines.turns import (
     CallArguments,
     CallBroken,
-    CallFinished,
     CallStarted,
     ReasoningDelta,
     TextDelta,
     TurnEvent,
 )
 from tenuto.pipelines.vocabulary import vocabulary_of
+from tests.pipelines.formats.turns import assert_calls_end, called, merged
+from tests.pipelines.formats.vocabularies import pieces_of
 
 PROBE = '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>'
 MARKERS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]
@@ -44,43 +43,13 @@ def read(
     return merged([*(event for token in tokens for event in parser.push(token)), *parser.finish()])
 
 
-def merged(events: Iterable[TurnEvent]) -> list[TurnEvent]:
-    result: list[TurnEvent] = []
-    for event in events:
-        match (result[-1] if result else None), event:
-            case TextDelta(before), TextDelta(after):
-                result[-1] = TextDelta(before + after)
-            case ReasoningDelta(before), ReasoningDelta(after):
-                result[-1] = ReasoningDelta(before + after)
-            case CallArguments(index, before), CallArguments(_, after):
-                result[-1] = CallArguments(index, before + after)
-            case _:
-                result.append(event)
-    return result
-
-
 def whole(text: str, *, ids: bool = False, calls: bool = True, opening: str = "", stop: bool = True) -> list[TurnEvent]:
-    return read(pieces_of(text, ids), ids=ids, calls=calls, opening=opening, stop=stop)
+    return read(cut(text, ids), ids=ids, calls=calls, opening=opening, stop=stop)
 
 
-def pieces_of(text: str, ids: bool, cuts: Sequence[int] = ()) -> list[bytes]:
+def cut(text: str, ids: bool, cuts: Iterable[int] = ()) -> list[bytes]:
     """The text in bytes, cut at the given places, and around every marker where markers are tokens."""
-    data = text.encode()
-    places = {0, len(data), *(cut for cut in cuts if cut < len(data))}
-    if ids:
-        for marker in (marker.encode() for marker in MARKERS):
-            at = data.find(marker)
-            while at >= 0:
-                end = at + len(marker)
-                places -= set(range(at + 1, end))
-                places |= {at, end}
-                at = data.find(marker, end)
-    ordered = sorted(places)
-    return [data[a:b] for a, b in pairwise(ordered)]
-
-
-def called(index: int, name: str, arguments: str) -> list[TurnEvent]:
-    return [CallStarted(index, name), CallArguments(index, arguments), CallFinished(index, name, arguments)]
+    return pieces_of(text, MARKERS if ids else (), cuts)
 
 
 FRAGMENTS = [
@@ -97,24 +66,14 @@ def test_the_events_do_not_depend_on_how_the_turn_was_cut(
     ids: bool, text: str, cuts: list[int], calls: bool, stop: bool
 ) -> None:
     expected = whole(text, ids=ids, calls=calls, stop=stop)
-    assert read(pieces_of(text, ids, cuts), ids=ids, calls=calls, stop=stop) == expected
-    assert read(pieces_of(text, ids, range(400)), ids=ids, calls=calls, stop=stop) == expected
+    assert read(cut(text, ids, cuts), ids=ids, calls=calls, stop=stop) == expected
+    assert read(cut(text, ids, range(400)), ids=ids, calls=calls, stop=stop) == expected
 
 
 @pytest.mark.parametrize("ids", [True, False])
 @given(text=turns)
 def test_every_started_call_ends_and_calls_count_from_zero(ids: bool, text: str) -> None:
-    events = whole(text, ids=ids)
-    started = [event.index for event in events if isinstance(event, CallStarted)]
-    ended = [
-        e.index for e in events if isinstance(e, CallFinished) or (isinstance(e, CallBroken) and e.index is not None)
-    ]
-    assert started == ended == list(range(len(started)))
-    for event in events:
-        if isinstance(event, CallFinished):
-            assert isinstance(json.loads(event.arguments), dict)
-            pieces = [e.text for e in events if isinstance(e, CallArguments) and e.index == event.index]
-            assert "".join(pieces) == event.arguments
+    assert_calls_end(whole(text, ids=ids))
 
 
 @given(text=st.text("<tol_caregniuk>/ \n\u00e9\U0001f600") | turns)

@@ -12,6 +12,7 @@ from tenuto.pipelines.scripted.tokenizer import END, PIECES, SPECIALS
 from tenuto.pipelines.vocabulary import vocabulary_of
 from tenuto.sessions.items import ToolSpec
 from tests.pipelines.formats.vocabularies import ByteTokenizer
+from tests.pipelines.masks import lets
 
 THINK, THOUGHT = SPECIALS["<think>"], SPECIALS["</think>"]
 VOCABULARY = vocabulary_of(PIECES, frozenset({END}), frozenset(), {"<think>": THINK, "</think>": THOUGHT})
@@ -40,8 +41,8 @@ def spoken(constraint: Constraint, wanted: list[int]) -> list[int]:
     """What comes of a model that wants to say these tokens, one after the other, and takes what it must."""
     said: list[int] = []
     for token in wanted:
-        while (mask := constraint.mask()) is not None and not mask[token // 32] >> (token % 32) & 1:
-            forced = next(one for one in range(len(PIECES)) if mask[one // 32] >> (one % 32) & 1)
+        while not lets(mask := constraint.mask(), token):
+            forced = next(one for one in range(len(PIECES)) if lets(mask, one))
             constraint.accept(forced)
             said.append(forced)
         constraint.accept(token)
@@ -168,8 +169,8 @@ def spoken_in_channels(wanted: str, tokens: int, *, calls: bool, choice: ToolCho
 
 
 def allowed_by(constraint: Constraint) -> list[int]:
-    mask, size = constraint.mask(), HARMONY.vocabulary
-    return [token for token in range(size) if mask is None or mask[token // 32] >> (token % 32) & 1]
+    mask = constraint.mask()
+    return [token for token in range(HARMONY.vocabulary) if lets(mask, token)]
 
 
 def test_a_model_of_channels_is_led_from_its_reasoning_to_its_answer() -> None:

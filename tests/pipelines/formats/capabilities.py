@@ -16,6 +16,7 @@ from tenuto.pipelines.turns import CallFinished
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, UserItem
 from tests.pipelines.formats.real_templates import templates
 from tests.pipelines.formats.vocabularies import TOOLS, ByteTokenizer
+from tests.pipelines.masks import lets
 
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- templates: made by a test -->\n", "<!-- end of templates -->\n"
@@ -125,8 +126,7 @@ def _held(tokenizer: ByteTokenizer, codec: TemplateCodec) -> str:
             constraint = codec.constraint(source)
             passed = 0
             for token in tokens[begin:]:
-                mask = constraint.mask()
-                if mask is not None and not mask[token // 32] >> (token % 32) & 1:
+                if not lets(constraint.mask(), token):
                     break
                 constraint.accept(token)
                 passed += 1

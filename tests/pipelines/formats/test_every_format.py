@@ -1,17 +1,15 @@
 """What holds of every tool-call format: streamed is whole, grammar and parser agree, nothing that is written raises."""
 
-import json
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.base import Constraint, GrammarSource, ToolChoice
+from tenuto.pipelines.base import GrammarSource, ToolChoice
 from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.formats import FORMATS
 from tenuto.pipelines.turns import (
-    CallArguments,
     CallBroken,
     CallFinished,
     CallStarted,
@@ -20,24 +18,21 @@ from tenuto.pipelines.turns import (
     TurnEvent,
 )
 from tests.pipelines.formats.examples import EXAMPLES
+from tests.pipelines.formats.turns import assert_calls_end, called, merged
 from tests.pipelines.formats.vocabularies import (
     TOOLS,
     ByteTokenizer,
     markers_of,
-    merged,
     read,
     surroundings,
     thoughts_of,
 )
+from tests.pipelines.masks import passed
 
 CALLING = sorted(set(FORMATS) - {"plain"})
 IDS = pytest.mark.parametrize("ids", [True, False], ids=["tokens", "text"])
 SOME = settings(max_examples=25)
 EACH = pytest.mark.parametrize("name", CALLING)
-
-
-def called(index: int, name: str, arguments: str) -> list[TurnEvent]:
-    return [CallStarted(index, name), CallArguments(index, arguments), CallFinished(index, name, arguments)]
 
 
 ONE, TWO = called(0, "f", '{"a": "b"}'), called(1, "g", '{"n": 1}')
@@ -82,16 +77,7 @@ def test_every_started_call_ends_and_its_pieces_are_its_arguments(name: str, ids
     for said in events:
         if isinstance(said, TextDelta | ReasoningDelta):
             said.text.encode()  # no sign of a marker is told
-    started = [event.index for event in events if isinstance(event, CallStarted)]
-    ended = [
-        e.index for e in events if isinstance(e, CallFinished) or (isinstance(e, CallBroken) and e.index is not None)
-    ]
-    assert started == ended == list(range(len(started)))
-    for event in events:
-        if isinstance(event, CallFinished):
-            assert isinstance(json.loads(event.arguments), dict)
-            pieces = [e.text for e in events if isinstance(e, CallArguments) and e.index == event.index]
-            assert "".join(pieces) == event.arguments
+    assert_calls_end(events)
 
 
 @EACH
@@ -146,27 +132,17 @@ def grammars(name: str, ids: bool) -> tuple[ByteTokenizer, Grammars]:
     return tokenizer, Grammars(tokenizer.grammar_tokenizer, tokenizer.facts, tokenizer.vocabulary, form)
 
 
-def allows(constraint: Constraint, token: int) -> bool:
-    mask = constraint.mask()
-    return mask is None or bool(mask[token // 32] >> (token % 32) & 1)
-
-
 def held(name: str, ids: bool, text: str, choice: ToolChoice, *, parallel: bool = True) -> tuple[str, list[TurnEvent]]:
     """How much of a turn the grammar lets through, and what the parser reads of that."""
     tokenizer, made = grammars(name, ids)
     source = made.source(TOOLS, choice, parallel=parallel)
     assert isinstance(source, GrammarSource)
     assert not source.unenforced
-    constraint = made.constraint(source)
     form = FORMATS[name](surroundings(tokenizer.facts, template=""))
-    parser, events, passed = form.parser(calls=choice is not ToolChoice.NONE, tools=TOOLS), [], b""
-    for token in tokenizer.template_tokens(text):
-        if not allows(constraint, token):
-            break
-        constraint.accept(token)
-        events += parser.push(token)
-        passed += tokenizer.piece(token)
-    return passed.decode("utf-8", "ignore"), merged([*events, *parser.finish()])
+    parser = form.parser(calls=choice is not ToolChoice.NONE, tools=TOOLS)
+    tokens = passed(made.constraint(source), tokenizer.template_tokens(text))
+    events = [event for token in tokens for event in parser.push(token)]
+    return b"".join(map(tokenizer.piece, tokens)).decode("utf-8", "ignore"), merged([*events, *parser.finish()])
 
 
 @EACH

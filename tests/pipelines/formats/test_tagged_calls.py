@@ -10,6 +10,7 @@ from tenuto.pipelines.formats import FORMATS
 from tenuto.pipelines.turns import CallFinished
 from tenuto.sessions.items import JsonObject, ToolSpec
 from tests.pipelines.formats.vocabularies import ByteTokenizer, markers_of, read, surroundings
+from tests.pipelines.masks import passed
 
 
 def arguments(name: str, text: str, tool: ToolSpec, cuts: range = range(0)) -> JsonObject:
@@ -27,15 +28,8 @@ def let_through(name: str, text: str, schema: JsonObject) -> str:
     made = Grammars(tokenizer.grammar_tokenizer, tokenizer.facts, tokenizer.vocabulary, form)
     source = made.source([ToolSpec("f", "", schema)], ToolChoice.REQUIRED, parallel=False)
     assert source is not None
-    constraint = made.constraint(source)
-    passed = b""
-    for token in tokenizer.template_tokens(text):
-        mask = constraint.mask()
-        if mask is not None and not mask[token // 32] >> (token % 32) & 1:
-            break
-        constraint.accept(token)
-        passed += tokenizer.piece(token)
-    return passed.decode("utf-8", "ignore")
+    tokens = passed(made.constraint(source), tokenizer.template_tokens(text))
+    return b"".join(map(tokenizer.piece, tokens)).decode("utf-8", "ignore")
 
 
 def object_of(**properties: JsonObject) -> JsonObject:

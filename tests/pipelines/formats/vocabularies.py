@@ -12,9 +12,10 @@ from llguidance import TokenizerWrapper
 from tenuto.pipelines.formats import FORMATS
 from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.formats.call_format import CallFormat
-from tenuto.pipelines.turns import CallArguments, ReasoningDelta, TextDelta, TurnEvent
+from tenuto.pipelines.turns import TurnEvent
 from tenuto.pipelines.vocabulary import Vocabulary, vocabulary_of
 from tenuto.sessions.items import ToolSpec
+from tests.pipelines.formats.turns import merged
 
 _MARKER = re.compile(r"<[^<>\s=]+>|\[/?[A-Z_]+\]")
 REASONS = " ".join(
@@ -133,19 +134,3 @@ def read(
     parser = FORMATS[name](surroundings(vocabulary, opening)).parser(calls=calls, tools=tools)
     tokens = [known.get(piece, len(known) + 1 + index) for index, piece in enumerate(pieces)] + [len(known)] * stop
     return merged([*(event for token in tokens for event in parser.push(token)), *parser.finish()])
-
-
-def merged(events: Iterable[TurnEvent]) -> list[TurnEvent]:
-    """Events with the pieces of one text put together."""
-    result: list[TurnEvent] = []
-    for event in events:
-        match (result[-1] if result else None), event:
-            case TextDelta(before), TextDelta(after):
-                result[-1] = TextDelta(before + after)
-            case ReasoningDelta(before), ReasoningDelta(after):
-                result[-1] = ReasoningDelta(before + after)
-            case CallArguments(index, before), CallArguments(_, after):
-                result[-1] = CallArguments(index, before + after)
-            case _:
-                result.append(event)
-    return result
