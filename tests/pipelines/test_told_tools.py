@@ -10,7 +10,8 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.turns import CallFinished, CallStarted, ReasoningDelta, TextDelta
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tests.pipelines.families import CHATML, SHORT_SIGHTED
-from tests.pipelines.formats.vocabularies import TOOLS, ByteTokenizer, merged, read
+from tests.pipelines.formats.turns import merged
+from tests.pipelines.formats.vocabularies import TOOLS, ByteTokenizer, read
 
 GEMMA = SHORT_SIGHTED["gemma"]
 NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + GEMMA
