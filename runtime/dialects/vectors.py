@@ -1,8 +1,9 @@
 """Texts and their vectors, alike in every dialect: encoded in a thread, embedded while the client is there, written."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -19,21 +20,44 @@ from tenuto.runtime.loop.port import LoopPort
 _AT_ONCE = 1 << 14
 """More numbers than that become JSON in threads, some vectors after the others."""
 
-T = TypeVar("T")
-
 Encode = Callable[[], list[TextTokens]]
 
 
-async def with_model(request: Request, runner: LoopPort, read: Callable[[bytes], T]) -> T:
-    """What a reader that finds a model makes of a request's body, once that model is loaded. Raises what it does."""
+class Asks(Protocol):
+    """What a request asks, understood."""
+
+    @property
+    def model(self) -> EmbeddingModel:
+        """The model that it asks."""
+
+
+A = TypeVar("A", bound=Asks)
+
+
+@asynccontextmanager
+async def asking(request: Request, runner: LoopPort, read: Callable[[bytes], A]) -> AsyncIterator[A]:
+    """What a reader that finds a model makes of a request's body, once that model is loaded, and in use for the block.
+    Raises what it does."""
     body = await read_body(request)
-    return await runner.models.with_loaded(partial(understood, body, read), principal_of(request).id)
+
+    async def taken() -> A:
+        asked = await understood(body, read)
+        asked.model.uses.take()
+        return asked
+
+    asked = await runner.models.with_loaded(taken, principal_of(request).id)
+    try:
+        yield asked
+    finally:
+        asked.model.uses.give_back()
 
 
 async def embedded(
     request: Request, runner: LoopPort, model: EmbeddingModel, encode: Encode, field: str
 ) -> tuple[Vectors, int]:
     """A row for each text that `encode` gives, and how many tokens they have. `field` is what holds the texts.
+
+    The model is in use.
 
     Raises:
         TenutoError: what a text is refused for, naming it; or why nothing was computed.

@@ -25,8 +25,7 @@ class Embeddings:
         """A row for each text, which `check_lengths` has passed. Raises what `EmbeddingClient.embed` does."""
         self._under_way += 1
         try:
-            with model.uses.held():
-                return await model.engine.embed(texts, principal.id)
+            return await model.engine.embed(texts, principal.id)
         finally:
             self._under_way -= 1
             self._ends.set()

@@ -5,7 +5,7 @@ Which are loaded is the affair of their `Shelf`; which one a name means does not
 
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -51,18 +51,25 @@ class Models:
 
     async def with_loaded(self, work: Callable[[], Awaitable[T]], principal: str) -> T:
         """Do some work that finds its models by name. Where one is not loaded, it is loaded, and the work is done again
-        while it stays so: until it has found its models, the work must change nothing.
+        while it stays so: until it has found its models, the work must change nothing. Whoever asks for this holds none
+        of these models: one that is being unloaded waits until nobody does.
 
         Raises what the work does, and what `Shelf.loaded_for` does.
         """
-        with ExitStack() as held:
+        held: dict[str, AnyModel] = {}
+        try:
             while True:
                 try:
                     return await work()
                 except ModelNotLoaded as missing:
                     id = missing.id
-                model = await self.shelf.loaded_for(id, principal)
-                held.callback(model.uses.give_back)
+                if (going := held.pop(id, None)) is not None:
+                    going.uses.give_back()
+                    del going
+                held[id] = await self.shelf.loaded_for(id, principal)
+        finally:
+            for model in held.values():
+                model.uses.give_back()
 
     @asynccontextmanager
     async def using(self, name: str | None, principal: str) -> AsyncIterator[Model]:
@@ -84,13 +91,6 @@ class Models:
         for known in self._named("text"):
             return self._text(known)
         raise InvalidRequest(f"no model here generates text: there is {', '.join(self._ids())}", "model")
-
-    def present(self, model: EmbeddingModel) -> EmbeddingModel:
-        """A model that embeds as it is loaded now. Raises ModelNotLoaded."""
-        found = self.shelf.loaded(model.id)
-        if not isinstance(found, EmbeddingModel):
-            raise ModelNotLoaded(model.id)
-        return found
 
     def list(self) -> Sequence[Model]:
         """Those that generate and are loaded, in the order in which they were asked for."""

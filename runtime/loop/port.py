@@ -90,7 +90,8 @@ class LoopPort(Protocol):
         """
 
     async def embed(self, principal: Principal, model: EmbeddingModel, texts: Sequence[TextTokens]) -> Vectors:
-        """Vectors of texts, or scores of pairs: a row for each. Whoever is cancelled gives up the rest of them.
+        """Vectors of texts, or scores of pairs: a row for each. Whoever asks has the model in use, until this returns.
+        Whoever is cancelled gives up the rest of them.
 
         Raises InvalidRequest and ContextTooLong (`param` is `input[0]`), GenerationFailed, Overloaded, ShuttingDown.
         """

@@ -163,13 +163,9 @@ class Runner(LoopPort):
         return self._raw.begin(request)
 
     async def embed(self, principal: Principal, model: EmbeddingModel, texts: Sequence[TextTokens]) -> Vectors:
-        """Vectors of texts, or scores of pairs: a row for each."""
+        """Vectors of texts, or scores of pairs: a row for each. Whoever asks has the model in use."""
         self._legs.check_open(principal.id)
-
-        async def embed() -> Vectors:
-            return await self._embeddings.embed(principal, self.models.present(model), texts)
-
-        return await self.models.with_loaded(embed, principal.id)
+        return await self._embeddings.embed(principal, model, texts)
 
     # Runs.
 

@@ -12,7 +12,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.runtime.dialects.ollama.shapes import EmbedAnswer, EmbedFields
 from tenuto.runtime.dialects.ollama.wire import EmbedBody
-from tenuto.runtime.dialects.vectors import embedded, shortened, with_model, written
+from tenuto.runtime.dialects.vectors import asking, embedded, shortened, written
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.body import read_wire
 from tenuto.runtime.loop.models import EmbeddingModel, Models
@@ -46,10 +46,10 @@ class Embed:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         began = time.monotonic()
-        asked = await with_model(request, self.runner, partial(read_embed, models=self.runner.models))
-        if not asked.inputs:  # Ollama would load the model now
-            return answered(EmbedAnswer(model=asked.model.id, embeddings=[], **dict(_figures(began, 0))))
-        vectors, tokens = await embedded(request, self.runner, asked.model, asked.encode, "input")
+        async with asking(request, self.runner, partial(read_embed, models=self.runner.models)) as asked:
+            if not asked.inputs:  # Ollama would load the model now
+                return answered(EmbedAnswer(model=asked.model.id, embeddings=[], **dict(_figures(began, 0))))
+            vectors, tokens = await embedded(request, self.runner, asked.model, asked.encode, "input")
         return _answer(asked, shortened(vectors, asked.dimensions), _figures(began, tokens))
 
 

@@ -43,9 +43,13 @@ async def answer(request: Request, runner: LoopPort, asked: Asked, prompt: RawPr
     """
     began = time.monotonic()
     principal = principal_of(request)
-    async with runner.models.using(asked.model, principal.id) as model:
-        raw = await anyio.to_thread.run_sync(_request, model, prompt, principal)
-        text = _Text(runner.complete(raw), Lines(GENERATE, model.id, time.time()), began)
+
+    async def begin() -> _Text:
+        raw = await anyio.to_thread.run_sync(_request, runner.models.find(asked.model), prompt, principal)
+        run = runner.complete(raw)
+        return _Text(run, Lines(GENERATE, run.model.id, time.time()), began)
+
+    text = await runner.models.with_loaded(begin, principal.id)
     if not asked.stream:
         return answered(await while_connected(request.receive, text, text.whole))
     return LineStream(text.frames(), text, keep_alive=partial(text.lines.text, ""), keep_alive_s=keep_alive_s)

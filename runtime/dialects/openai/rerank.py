@@ -12,7 +12,7 @@ from tenuto.errors import InvalidRequest
 from tenuto.json_bounds import MOST_VALUES
 from tenuto.pipelines.embedding import TextTokens
 from tenuto.runtime.dialects.openai.embeddings.shapes import TextsUsage
-from tenuto.runtime.dialects.vectors import embedded, with_model
+from tenuto.runtime.dialects.vectors import asking, embedded
 from tenuto.runtime.http.body import Wire, parse_object, validate
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.models import EmbeddingModel, Models
@@ -109,8 +109,8 @@ class Rerank:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        asked = await with_model(request, self.runner, partial(read_rerank, models=self.runner.models))
-        scores, tokens = await embedded(request, self.runner, asked.model, asked.encode, "documents")
+        async with asking(request, self.runner, partial(read_rerank, models=self.runner.models)) as asked:
+            scores, tokens = await embedded(request, self.runner, asked.model, asked.encode, "documents")
         answer = _answer(asked, scores[:, 0].tolist(), tokens)
         return Response(RanksAnswer(answer).model_dump_json(exclude_unset=True), media_type="application/json")
 

@@ -91,13 +91,13 @@ class TokenizeApi:
         given = [name for name in ("content", "prompt", "messages") if getattr(wire, name) is not None]
         if len(given) != 1:
             raise InvalidRequest("give one of content, prompt and messages", given[-1] if given else "content")
-        async with self.runner.models.using(wire.model or None, principal_of(request).id) as model:
-            codec = model.codec
-            tokens: Sequence[int]
-            if wire.messages is not None:
-                tokens = await self.runner.preview(await self._turn(body, request))
-            else:
-                tokens = await anyio.to_thread.run_sync(_text_tokens, codec, wire)
+        tokens: Sequence[int]
+        if wire.messages is not None:
+            tokens = await self.runner.preview(await self._turn(body, request))
+            codec = await self._codec(wire.model, request)
+        else:
+            codec = await self._codec(wire.model, request)
+            tokens = await anyio.to_thread.run_sync(_text_tokens, codec, wire)
         pages = _tokens_json(codec, tokens, with_pieces=wire.with_pieces is True)
         if len(tokens) > _AT_ONCE:
             return StreamingResponse(pages, media_type="application/json")  # which makes each in a worker thread

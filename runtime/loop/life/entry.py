@@ -72,6 +72,11 @@ class Entry:
         return [*self.leaving, *(version.memory for version in (*self.retired, *present))]
 
     @property
+    def stays(self) -> int:
+        """The bytes of its present version; those of a pinned one are counted with all that are pinned."""
+        return 0 if self.loaded is None or self.is_pinned else self.loaded.memory.nbytes
+
+    @property
     def may_go(self) -> bool:
         """Whether it may be unloaded without a command."""
         return self.state is ModelState.LOADED and not self.is_pinned and not self.is_swapping

@@ -207,7 +207,7 @@ class Keeper(Table):
 
     async def _swap(self, entry: Entry, placeholder: Entry, waiter: Waiter) -> None:
         try:
-            loaded = await self._versions.load(placeholder)
+            loaded = await self._versions.load(placeholder, entry)
         except TenutoError as error:
             waiter.error = error
         else:

@@ -35,19 +35,20 @@ class Room:
         self._accountant, self._entries, self._unload = accountant, entries, unload
         self._claims: deque[Claim] = deque()
 
-    def claim(self, entry: Entry, nbytes: int) -> Claim:
-        """Claim so much for a load.
+    def claim(self, entry: Entry, nbytes: int, beside: int = 0) -> Claim:
+        """Claim so much for a load, `beside` so much that stays until it is done.
 
         Raises:
             ModelLoadFailed: it would not fit if everything else that can go had gone.
         """
         budget = self._accountant.budget
         pinned = sum(self._held(one) for one in self._entries() if one.is_pinned and one is not entry)
-        if budget is not None and nbytes + pinned > budget:
-            beside = f", of which pinned models hold {pinned}" if pinned else ""
+        if budget is not None and nbytes + pinned + beside > budget:
+            both = f" beside the version before, which holds {beside}" if beside else ""
+            others = f", of which pinned models hold {pinned}" if pinned else ""
             raise ModelLoadFailed(
-                f"{entry.available.id} takes up to {nbytes} bytes with its caches, and the budget of all models"
-                f" (--model-memory) is {budget}{beside}; raise it, or lower --cache-bytes, --host-cache-bytes, --slots"
+                f"{entry.available.id} takes up to {nbytes} bytes with its caches{both}, and the budget of all models"
+                f" (--model-memory) is {budget}{others}; raise it, or lower --cache-bytes, --host-cache-bytes, --slots"
                 " or --context"
             )
         claim = Claim(entry, nbytes)
@@ -97,10 +98,12 @@ class Room:
             self._unload(one)
 
     def _on_its_way(self) -> int:
-        entries = [*self._entries()]
-        leaving = sum(self._held(one) for one in entries if one.state is ModelState.UNLOADING)
-        replaced = (memory for one in entries for memory in (*one.leaving, *(old.memory for old in one.retired)))
-        return leaving + sum(memory.nbytes for memory in replaced)
+        found = 0
+        for one in self._entries():
+            found += self._held(one) if one.state is ModelState.UNLOADING else 0
+            found += sum(memory.nbytes for memory in one.leaving)
+            found += sum(old.memory.nbytes for old in one.retired if old.model.uses.closed is not None)
+        return found
 
     def _held(self, entry: Entry) -> int:
         return 0 if entry.loaded is None else entry.loaded.memory.nbytes

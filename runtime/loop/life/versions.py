@@ -30,15 +30,17 @@ class Versions:
         self._reading = anyio.CapacityLimiter(MOST_READING)
         self._count = 0
 
-    async def load(self, entry: Entry) -> Loaded | None:
+    async def load(self, entry: Entry, beside: Entry | None = None) -> Loaded | None:
         """Load what an entry says; None where nobody wants it any more. The bytes are held by what is loaded.
+
+        `beside`: what it is to replace, which stays until then.
 
         Raises:
             ModelLoadFailed: nothing is held.
         """
         id = entry.available.id
         try:
-            return await self._load(entry)
+            return await self._load(entry, beside)
         except TenutoError as error:
             _let_go(error)
             raise
@@ -47,11 +49,11 @@ class Versions:
             _let_go(error)
             raise ModelLoadFailed(f"{id} cannot be loaded: internal error; the server's log has the details") from error
 
-    async def _load(self, entry: Entry) -> Loaded | None:
+    async def _load(self, entry: Entry, beside: Entry | None) -> Loaded | None:
         entry.doing = "it is looked for"
         prepared = await self._loads.prepare(entry.available, self._accountant.budget)
         entry.doing = FOR_ROOM
-        claim = self._room.claim(entry, prepared.nbytes)
+        claim = self._room.claim(entry, prepared.nbytes, 0 if beside is None else beside.stays)
         try:
             await claim.granted.wait()
             if claim.is_withdrawn:

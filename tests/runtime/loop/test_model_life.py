@@ -16,6 +16,7 @@ from tenuto.errors import Conflict, ModelLoadFailed, NoRoomForModel, NotFound, O
 from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.keeper import Keeper
 from tenuto.runtime.loop.life.states import TABLE, IllegalModelTransition, ModelState, ModelTrigger, advanced
+from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.shelf import LoadOptions
 from tests.patience import HANGS_S
 from tests.runtime.loop.keeping import GatedLoads, keeping, script, size, using
@@ -269,6 +270,48 @@ async def test_a_swap_that_fails_changes_nothing(tmp_path: Path, three: Keeper) 
     async with using(three, "a") as after:
         assert after is model
     assert three.accountant.used == used
+
+
+async def test_a_swap_without_room_for_both_versions_is_refused_at_once_and_keeps_nobody_waiting(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    of_one = await size(tmp_path)
+    async with keeping(loads, sources, budget=of_one + of_one // 2, wait_s=HANGS_S) as keeper:
+        async with using(keeper, "a"):
+            pass
+        with pytest.raises(ModelLoadFailed, match=rf"{of_one} .* beside .*{of_one}"):
+            await keeper.load("a", "alice", LoadOptions(is_swap=True))
+        async with using(keeper, "b"):
+            assert state(keeper, "a") == "available"
+
+
+async def test_a_version_that_waits_for_its_runs_is_not_taken_for_room_that_will_be_free(three: Keeper) -> None:
+    async with using(three, "a") as model:
+        model.uses.waits.add("a run that waits")
+    await three.load("a", "alice", LoadOptions(is_swap=True))
+    for id in ("b", "c", "d"):
+        with anyio.fail_after(HANGS_S):
+            async with using(three, id):
+                pass
+    assert three.standing("a").retired == 1
+    three.forget_run("a run that waits", "a")
+
+
+async def test_work_whose_model_goes_before_it_is_used_does_not_wait_for_itself(three: Keeper) -> None:
+    models, tries = Models(three), 0
+
+    async def work() -> str:
+        nonlocal tries
+        model = models.find("a")
+        tries += 1
+        if tries == 1:
+            await three.unload("a", 0)
+        with model.uses.held():
+            return model.id
+
+    with anyio.fail_after(HANGS_S):
+        assert await models.with_loaded(work, "alice") == "a"
+    assert tries == 2
 
 
 async def test_a_model_on_its_way_is_not_unloaded_by_command(three: Keeper, loads: GatedLoads) -> None:

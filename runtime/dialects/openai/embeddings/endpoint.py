@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tenuto.pipelines.embedding import Vectors
 from tenuto.runtime.dialects.openai.embeddings.request import EmbeddingsRequest, read_embeddings
 from tenuto.runtime.dialects.openai.embeddings.shapes import EmbeddingAnswer, EmbeddingsFields, TextsUsage
-from tenuto.runtime.dialects.vectors import embedded, shortened, with_model, written
+from tenuto.runtime.dialects.vectors import asking, embedded, shortened, written
 from tenuto.runtime.loop.port import LoopPort
 
 _HEAD = b'{"object":"list","data":['
@@ -24,8 +24,8 @@ class Embeddings:
 
     async def create(self, request: Request) -> Response:
         """Answer one request."""
-        asked = await with_model(request, self.runner, partial(read_embeddings, models=self.runner.models))
-        vectors, tokens = await embedded(request, self.runner, asked.model, asked.encode, "input")
+        async with asking(request, self.runner, partial(read_embeddings, models=self.runner.models)) as asked:
+            vectors, tokens = await embedded(request, self.runner, asked.model, asked.encode, "input")
         return _answer(asked, shortened(vectors, asked.dimensions), tokens)
 
 
