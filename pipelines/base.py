@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from weakref import ReferenceType
 
 from tenuto.pipelines.backend import Backend, Bitmask
+from tenuto.pipelines.fit import Plan
 from tenuto.pipelines.formats.base import TextOpeners
 from tenuto.pipelines.images import ImageEncoder, Piece
 from tenuto.pipelines.infill import InfillTokens
@@ -244,3 +245,5 @@ class Pipeline:
     """What makes embeddings of images, where the model sees some."""
     weights: ReferenceType[Any] | None = None
     """Leads to the weights for as long as somebody holds them; None where there are none to speak of."""
+    layout: Plan | None = None
+    """How it was fitted into memory, where that was planned."""

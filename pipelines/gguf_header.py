@@ -18,10 +18,11 @@ _VERSIONS = (2, 3)
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """The type of a value by its number, as `struct` has it; 8 is a string and 9 an array."""
 _STRING, _ARRAY = 8, 9
-_MOST_ENTRIES, _MOST_TENSORS, _MOST_ITEMS = 100_000, 1_000_000, 16_000_000
+_MOST_ENTRIES, _MOST_TENSORS, _MOST_ITEMS = 100_000, 100_000, 16_000_000
 _MOST_DIMENSIONS = 4
 _LONGEST_KEPT = 1 << 20
-_LONGEST_ARRAY_KEPT = 64
+_LONGEST_ARRAY_KEPT = 1024
+"""As many as there are layers, of the largest models."""
 
 # Names of tensor types: how many values a block has, and its bytes.
 _TYPES = {
@@ -43,12 +44,20 @@ _FILE_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Tensor:
+    """Its shape, the length of its rows first, and its bytes in the file."""
+
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GgufHeader:
     """The head of a file. Of `values`, long arrays are left out; `parameters` are those of this file's tensors."""
 
     version: int
     values: Mapping[str, Any]
-    tensors: int
+    tensors: Mapping[str, Tensor]
     parameters: int
     quantisation: str
 
@@ -110,8 +119,10 @@ def _read(data: mmap.mmap, path: Path) -> GgufHeader:
 def _with_tensors(reader: "_Reader", version: int, values: dict[str, Any], count: int, size: int) -> GgufHeader:
     parameters, end = 0, 0
     by_type: Counter[str] = Counter()
+    found: dict[str, tuple[tuple[int, ...], int]] = {}
     for _ in range(count):
         name, shape, kind, offset = reader.tensor()
+        found[name] = shape, offset
         if kind not in _TYPES:
             continue  # one of a newer library, which says itself whether it knows it
         quantisation, block, block_bytes = _TYPES[kind]
@@ -130,7 +141,14 @@ def _with_tensors(reader: "_Reader", version: int, values: dict[str, Any], count
     file_type = values.get("general.file_type")
     most = by_type.most_common(1)[0][0] if by_type else ""
     named = _FILE_TYPES.get(file_type, most) if isinstance(file_type, int) else most
-    return GgufHeader(version, values, count, parameters, named)
+    return GgufHeader(version, values, _sized(found, size - begin), parameters, named)
+
+
+def _sized(found: Mapping[str, tuple[tuple[int, ...], int]], data_bytes: int) -> dict[str, Tensor]:
+    """Each with what lies between its begin and the next one's, which counts those of unknown types too."""
+    offsets = sorted(offset for _, offset in found.values())
+    ends = dict(zip(offsets, [*offsets, data_bytes][1:], strict=True))
+    return {name: Tensor(shape, max(0, ends[offset] - offset)) for name, (shape, offset) in found.items()}
 
 
 class _Damaged(Exception):

@@ -14,12 +14,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.backends import import_llama, import_mlx
 from tenuto.pipelines.base import Pipeline
+from tenuto.pipelines.cache_types import CacheType
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.embedding import EmbeddingPipeline
-from tenuto.pipelines.finding import NO_MLX, Source, has_mlx, is_embedded, located, user_cache
+from tenuto.pipelines.finding import Source, is_embedded, located, user_cache
+from tenuto.pipelines.fit import Memory, Plan, Wishes
 from tenuto.pipelines.images import ImageReader
 from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.planning import planned, planned_into
 from tenuto.pipelines.projector_files import projector_beside
 from tenuto.pipelines.sampling_defaults import GREEDY
 from tenuto.pipelines.tokenizer import Tokenizer
@@ -34,6 +38,8 @@ logger = logging.getLogger(__name__)
 _MOST_SLOTS = 16
 _SLOTS_OF_A_CORE = 4
 _CELL_STEP = 256
+_CACHE_BYTES = 1 << 30
+"""For what is not planned: embedding models, and those of MLX."""
 _CHATML = """\
 {%- for message in messages -%}
 {{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
@@ -46,16 +52,21 @@ class LoadSettings:
     """What a model may take. None: fitted to the model and the machine.
 
     `cache_bytes` bounds the cache on the device where `slots` or `cells` are left open; `most_cells` bounds what is
-    chosen for `cells`, the tokens that one sequence may hold. `gpu_layers` below 0: all.
+    chosen for `cells`, the tokens that one sequence may hold. `gpu_layers` below 0: all. `budget` bounds all bytes of a
+    GGUF model, `host_cache_bytes` for paused sequences among them, and `among` so many models the memory is divided.
     """
 
     slots: int | None = None
     cells: int | None = None
-    cache_bytes: int = 1 << 30
+    cache_bytes: int | None = None
+    host_cache_bytes: int = 0
+    budget: int | None = None
+    among: int = 1
     most_cells: int = 8192
     threads: int | None = None
     batch_tokens: int = 512
-    gpu_layers: int = -1
+    gpu_layers: int | None = None
+    cache_type: CacheType | None = None
     tool_formats: tuple[tuple[str, str], ...] = ()
     """Which models, by their ids or globs, speak which tool-call format; of others it is found out."""
     downloads: Path | None = None
@@ -64,6 +75,23 @@ class LoadSettings:
     """Where it is kept which models have passed a trial; by default beside these."""
     projector: Path | None = None
     """The part of a GGUF model that reads images; by default one that lies beside it."""
+    layout: Plan | None = None
+    """How a GGUF model was planned; None: it is planned when it is loaded."""
+
+    def wishes(self, projector: Path | None) -> Wishes:
+        """What a plan for a GGUF model has to keep to."""
+        return Wishes(
+            slots=self.slots,
+            context=self.cells,
+            cache_type=self.cache_type,
+            gpu_layers=self.gpu_layers,
+            cache_bytes=self.cache_bytes,
+            host_cache_bytes=self.host_cache_bytes,
+            most_context=self.most_cells,
+            batch_tokens=self.batch_tokens,
+            among=self.among,
+            further=projector.stat().st_size if projector is not None and projector.is_file() else 0,
+        )
 
 
 def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
@@ -100,12 +128,10 @@ def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | 
     Raises:
         ModelLoadFailed: the text says what is wrong and what to do.
     """
-    source = find(model, settings)
+    source, settings = found(model, settings)
     if is_embedded(model):
         # The small default model says one thing well; chance only harms it.
-        # More of its short conversations at a time than four a core gain nothing, and each takes its cache's memory.
-        slots = settings.slots or min(_MOST_SLOTS, _SLOTS_OF_A_CORE * _cores())
-        embedded = load_source(source, replace(settings, slots=slots))
+        embedded = load_source(source, settings)
         assert isinstance(embedded, Pipeline)
         return replace(embedded, defaults=GREEDY)
     if source.kind == "scripted":
@@ -114,22 +140,35 @@ def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | 
         raise ModelLoadFailed(f"{source.path} is no GGUF file, and only those have a projector")
     if settings.projector is not None and not settings.projector.is_file():
         raise ModelLoadFailed(f"there is no projector {settings.projector}")
-    projector = settings.projector or (projector_beside(source.path) if source.kind == "gguf" else None)
-    if projector is None:
-        return _tried(source, settings)
     try:
-        return _tried(replace(source, projector=projector), settings)
-    except ModelLoadFailed as error:
-        if settings.projector is not None:
-            raise
-        logger.warning("%s reads no images, although %s lies beside it: %s", source.id, projector, error)
         return _tried(source, settings)
+    except ModelLoadFailed as error:
+        if source.projector is None or settings.projector is not None:
+            raise
+        logger.warning("%s reads no images, although %s lies beside it: %s", source.id, source.projector, error)
+        return _tried(replace(source, projector=None), settings)
+
+
+def found(model: str, settings: LoadSettings) -> tuple[Source, LoadSettings]:
+    """Find a model with its projector, and what it may take.
+
+    Raises:
+        ModelLoadFailed: there is none, or it is not a model.
+    """
+    source = find(model, settings)
+    if is_embedded(model):
+        # More of its short conversations at a time than four a core gain nothing.
+        return source, replace(settings, slots=settings.slots or min(_MOST_SLOTS, _SLOTS_OF_A_CORE * _cores()))
+    beside = projector_beside(source.path) if source.kind == "gguf" else None
+    return replace(source, projector=settings.projector or beside), settings
 
 
 def _tried(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
     assert source.kind != "scripted", "nobody tries a script"
     projector = "" if source.projector is None else str(source.projector)
-    trial = Trial(source.kind, str(source.path), settings.gpu_layers, settings.threads or _cores(), projector)
+    settings = replace(settings, layout=layout_of(source, settings))
+    layers, cache_type = _on_devices(settings), settings.layout.cache_type if settings.layout else "f16"
+    trial = Trial(source.kind, str(source.path), layers, settings.threads or _cores(), projector, cache_type)
     passed = trial_of(trial, settings.verdicts or user_cache() / "verdicts")
     return replace(load_source(source, settings), trial=passed)
 
@@ -168,7 +207,7 @@ def _loaded(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipel
 
 def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> tuple[int, int]:
     """Choose slots and cells so that the cache keeps within its bytes; one slot of 256 cells at least."""
-    budget = settings.cache_bytes // bytes_per_token
+    budget = (settings.cache_bytes or _CACHE_BYTES) // bytes_per_token
     cells = settings.cells
     if cells is None:
         wanted = min(training_context or settings.most_cells, settings.most_cells)
@@ -178,6 +217,29 @@ def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> 
     room = -(-cells // _CELL_STEP) * _CELL_STEP
     slots = settings.slots or max(1, min(_MOST_SLOTS, budget // room))
     return slots, cells
+
+
+def layout_of(source: Source, settings: LoadSettings, *, is_alone: bool = False) -> Plan | None:
+    """Plan a model that was found, without loading it. None: it is none of GGUF, or it keeps no cache, for it embeds.
+
+    `is_alone`: as if nothing else used the machine.
+
+    Raises:
+        ModelLoadFailed: it does not fit into memory, or not as it was set; or a file is damaged.
+    """
+    if source.kind != "gguf":
+        return None
+    wishes, devices = settings.wishes(source.projector), import_llama().devices(are_empty=is_alone)
+    if is_alone:
+        return planned_into(source.path, wishes, Memory(None, devices, settings.budget))
+    return planned(source.path, wishes, devices, settings.budget)
+
+
+def _on_devices(settings: LoadSettings) -> int:
+    """For the library: how many layers lie on accelerators; below 0: all."""
+    if settings.layout is None:
+        return -1 if settings.gpu_layers is None else settings.gpu_layers
+    return settings.layout.gpu_layers
 
 
 def _load_script(source: Source) -> Pipeline | EmbeddingPipeline:
@@ -194,23 +256,29 @@ def _load_script(source: Source) -> Pipeline | EmbeddingPipeline:
 
 
 def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
-    llama = _import_llama()
-    model = llama.Model(source.path, gpu_layers=settings.gpu_layers)
+    llama = import_llama()
+    if settings.layout is None:
+        settings = replace(settings, layout=layout_of(source, settings))
+    on_each = settings.layout.on_each if settings.layout else ()
+    model = llama.Model(source.path, gpu_layers=_on_devices(settings), on_each=on_each)
     if model.embeds:
         encoder = llama.LlamaTextEncoder(source.id, model)
         embedder = llama.LlamaEmbedder(model, _embedder_settings(llama, model, settings))
         return EmbeddingPipeline(encoder, embedder, weights=weakref.ref(model))
-    chosen, projector = _llama_settings(llama, model, settings), None
+    layout = settings.layout
+    assert layout is not None, "what generates was planned"
+    chosen, projector = _llama_settings(llama, settings, layout), None
     if source.projector is not None:
         projector = llama.Projector(source.projector, model, threads=chosen.threads)
     codec = _codec(source, settings, llama.LlamaTokenizer(model), model.chat_template, model.infill, projector)
     backend = llama.LlamaBackend(model, chosen, projector)
-    return Pipeline(codec, backend, model.sampling_defaults, images=projector, weights=weakref.ref(model))
+    defaults = model.sampling_defaults
+    return Pipeline(codec, backend, defaults, images=projector, weights=weakref.ref(model), layout=layout)
 
 
 def _load_mlx(source: Source, settings: LoadSettings) -> Pipeline:
     def load_and_leave() -> Pipeline:
-        mlx = _import_mlx()
+        mlx = import_mlx()
         try:
             return _make_mlx(mlx, source, settings)
         finally:
@@ -250,56 +318,27 @@ def _codec(
     return codec
 
 
-def _llama_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":
-    threads = settings.threads or _cores()
-    slots, cells = fit(model.training_context, llama.bytes_per_token(model, threads), settings)
+def _llama_settings(llama: ModuleType, settings: LoadSettings, layout: Plan) -> "LlamaSettings":
     chosen: LlamaSettings = llama.LlamaSettings(
-        slots=slots,
-        cells=cells,
-        threads=threads,
+        slots=layout.slots,
+        cells=layout.context,
+        threads=settings.threads or _cores(),
         batch_tokens=settings.batch_tokens,
-        gpu_layers=settings.gpu_layers,
+        cache_type=layout.cache_type,
     )
     return chosen
 
 
 def _embedder_settings(llama: ModuleType, model: "Model", settings: LoadSettings) -> "LlamaSettings":
     """A text may be as long as the model was made for, as far as a step of it keeps within the bytes for caches."""
-    affordable = llama.longest_text(model, settings.cache_bytes) // _CELL_STEP * _CELL_STEP
+    affordable = llama.longest_text(model, settings.cache_bytes or _CACHE_BYTES) // _CELL_STEP * _CELL_STEP
     chosen: LlamaSettings = llama.LlamaSettings(
         slots=0,
         cells=settings.cells or max(_CELL_STEP, min(settings.most_cells, affordable)),
         threads=settings.threads or _cores(),
         batch_tokens=settings.batch_tokens,
-        gpu_layers=settings.gpu_layers,
     )
     return chosen
-
-
-def _import_llama() -> ModuleType:
-    try:
-        from tenuto.pipelines import llama_cpp
-    except ModuleNotFoundError as error:
-        if error.name != "llama_cpp":
-            raise
-        raise ModelLoadFailed("GGUF models need llama-cpp-python: pip install 'tenuto[llama]'") from error
-    except (OSError, RuntimeError) as error:
-        raise ModelLoadFailed(f"llama-cpp-python is installed, but its library cannot be loaded: {error}") from error
-    return llama_cpp
-
-
-def _import_mlx() -> ModuleType:
-    if not has_mlx():
-        raise ModelLoadFailed(NO_MLX)
-    try:
-        from tenuto.pipelines import mlx
-    except (ImportError, OSError, RuntimeError) as error:
-        if isinstance(error, ImportError) and (error.name or "").startswith("tenuto"):
-            raise
-        raise ModelLoadFailed(
-            f"mlx is installed, but cannot be loaded: {error}; pip install 'tenuto[mlx]' brings all that it needs"
-        ) from error
-    return mlx
 
 
 def _cores() -> int:

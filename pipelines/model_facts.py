@@ -38,7 +38,7 @@ def read_facts(kind: Kind, path: Path) -> ModelFacts:
 
 
 def _of_gguf(path: Path) -> ModelFacts:
-    headers = [read_gguf_header(each) for each in _parts(path)]
+    headers = [read_gguf_header(each) for each in gguf_parts(path)]
     first = headers[0]
     width = first.values.get(f"{first.architecture}.embedding_length")
     return ModelFacts(
@@ -52,7 +52,8 @@ def _of_gguf(path: Path) -> ModelFacts:
     )
 
 
-def _parts(path: Path) -> list[Path]:
+def gguf_parts(path: Path) -> list[Path]:
+    """All files of a GGUF model, which may have been cut into several: NAME-00001-of-00003.gguf."""
     found = _PART.search(path.name)
     if found is None:
         return [path]

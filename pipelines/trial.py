@@ -21,6 +21,7 @@ from typing import IO, Literal
 
 from tenuto import __version__
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.cache_types import CacheType
 
 # A hundredfold of what a small file takes, as a machine may be busy, and what a slow disk takes for a large one.
 _SECONDS, _BYTES_A_SECOND = 120.0, 20 << 20
@@ -40,6 +41,7 @@ class Trial:
     gpu_layers: int
     threads: int
     projector: str = ""
+    cache_type: CacheType = "f16"
 
 
 def require(trial: Trial, verdicts: Path) -> str:
@@ -138,7 +140,8 @@ def _digest(trial: Trial, files: list[Path]) -> str:
     Reading gigabytes at every start would cost more than the trial. A change in the middle of a file shows in its
     times: nobody but the clock sets the time of an inode's last change.
     """
-    digest = hashlib.sha256(f"{__version__} {platform.platform()} {trial.kind} {trial.gpu_layers}".encode())
+    how = f"{trial.kind} {trial.gpu_layers} {trial.cache_type}"
+    digest = hashlib.sha256(f"{__version__} {platform.platform()} {how}".encode())
     for package in _PACKAGES[trial.kind]:
         found = importlib.util.find_spec(package)
         places = [*(found.submodule_search_locations or [])] if found else []

@@ -32,7 +32,12 @@ _MEMORY = 4 << 30
 def main(trial: Trial, seconds: int, file_bytes: int) -> None:
     """Try a model, within so much processor time for each thread, and memory in proportion to its files."""
     settings = LoadSettings(
-        slots=1, cells=256, batch_tokens=_PROMPT, threads=trial.threads, gpu_layers=trial.gpu_layers
+        slots=1,
+        cells=256,
+        batch_tokens=_PROMPT,
+        threads=trial.threads,
+        gpu_layers=trial.gpu_layers,
+        cache_type=trial.cache_type,
     )
     try:
         _bound(trial, seconds, _MEMORY + 2 * file_bytes)

@@ -33,6 +33,7 @@ from pydantic_settings import (
 
 from tenuto.errors import ConfigurationError
 from tenuto.paths import expanded
+from tenuto.pipelines.cache_types import CacheType
 from tenuto.runtime.addresses import is_loopback
 
 ENVIRONMENT_PREFIX = "TENUTO_"
@@ -165,10 +166,12 @@ class Settings(BaseSettings):
     slots: int | None = Field(
         None, ge=1, le=1024, description="Sequences per model that keep their cache on the device."
     )
+    cache_type: CacheType | None = Field(None, description="KV cache of GGUF models; default: f16, else what fits.")
+    gpu_layers: int | None = Field(None, ge=-1, description="Layers on accelerators, -1: all; default: what fits.")
     threads: int | None = Field(
         None, ge=1, le=4096, description="CPU threads, divided among the models; default: one per core."
     )
-    cache_bytes: ByteSize = Field(ByteSize(1 << 30), gt=0, description="KV cache on the device, per model, e.g. 4GiB.")
+    cache_bytes: ByteSize | None = Field(None, gt=0, description="KV cache on the device, per model, e.g. 4GiB.")
     host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="KV cache in host memory, per model.")
 
     host: str = Field(

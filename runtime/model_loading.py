@@ -15,7 +15,7 @@ from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.finding import model_id
 from tenuto.pipelines.kinds import makes
-from tenuto.pipelines.loader import LoadSettings, find, load_any
+from tenuto.pipelines.loader import LoadSettings, found, layout_of, load_any
 from tenuto.pipelines.sizes import size_of
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine, EngineSettings
@@ -47,6 +47,10 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_CACHE_BYTES = 1 << 30
+"""For the cache where nothing is set, and a model is not planned or shares a budget."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How a model is to be loaded, and what names the file that was measured."""
@@ -75,7 +79,7 @@ class Loader:
         fitting = replace(plan.settings, threads=max(1, threads))
         pipeline = await anyio.to_thread.run_sync(load_any, prepared.available.source, fitting, abandon_on_cancel=True)
         model, engine_bytes = self._model(prepared.available.id, pipeline, plan)
-        nbytes = _bytes(model) + engine_bytes
+        nbytes = _bytes(pipeline, model) + engine_bytes
         self._measured[plan.stamp] = nbytes
         memory = Memory(nbytes, model.engine.stop, partial(_is_gone, pipeline.weights))
         return Loaded(prepared.available, model, memory)
@@ -86,12 +90,17 @@ class Loader:
         fitting = LoadSettings(
             slots=settings.slots,
             cells=settings.context,
+            cache_type=settings.cache_type,
+            gpu_layers=settings.gpu_layers,
             cache_bytes=settings.cache_bytes,
+            host_cache_bytes=settings.host_cache_bytes,
+            among=self._together,
             projector=projector,
             tool_formats=settings.tool_format,
         )
         try:
-            size = size_of(find(available.source, fitting))
+            source, fitting = found(available.source, fitting)
+            size = size_of(source)
         except (OSError, NotFound) as error:
             raise ModelLoadFailed(f"{available.source}: {error}") from error
         weights = size.weights
@@ -104,13 +113,19 @@ class Loader:
                     f" {budget}"
                 )
             # What it may keep in host memory is as much as on the device, so that both together are within the room.
-            cache = max(min(fitting.cache_bytes, room - min(host, room // 2)), 1)
-            fitting, host = replace(fitting, cache_bytes=cache), min(host, room - cache)
-        plan = _Plan(fitting, (*size.stamp, fitting.cache_bytes), host)
+            cache = max(min(fitting.cache_bytes or _CACHE_BYTES, room - min(host, room // 2)), 1)
+            host = min(host, room - cache)
+            fitting = replace(fitting, cache_bytes=cache, host_cache_bytes=host, budget=budget)
+            layout = layout_of(source, fitting, is_alone=True)
+            if layout is not None:
+                fitting = replace(fitting, budget=layout.total)
+                return Prepared(available, layout.total, _Plan(fitting, size.stamp, host))
+        cache = fitting.cache_bytes or _CACHE_BYTES
+        plan = _Plan(fitting, (*size.stamp, cache), host)
         known = self._measured.get(plan.stamp)
         if size.cache is not None:
             known = weights + size.cache + (0 if budget is None else min(host, size.cache))
-        return Prepared(available, weights + fitting.cache_bytes + host if known is None else known, plan)
+        return Prepared(available, weights + cache + host if known is None else known, plan)
 
     def _model(self, id: str, pipeline: Pipeline | EmbeddingPipeline, plan: _Plan) -> tuple[AnyModel, int]:
         """The model with its engine, and what the engine may keep in host memory."""
@@ -121,7 +136,7 @@ class Loader:
             return EmbeddingModel(id, pipeline.encoder, embedding, info, time.time()), 0
         backend = pipeline.backend.info
         limits = QueueLimits(settings.queue_limit, max(REMEMBERED_TOKENS, 2 * backend.slots * backend.cells))
-        host = plan.host_cache_bytes
+        host = plan.host_cache_bytes if pipeline.layout is None else pipeline.layout.host_cache_bytes
         if settings.model_memory is not None:
             host = min(host, backend.slots * backend.cells * backend.bytes_per_token)
         engine = EngineClient(id, backend.slots, Engine(pipeline, EngineSettings(host_cache_bytes=host)), limits, meter)
@@ -131,7 +146,10 @@ class Loader:
         return Model(id, pipeline.codec, engine, backend, time.time(), defaults), host
 
 
-def _bytes(model: AnyModel) -> int:
+def _bytes(pipeline: Pipeline | EmbeddingPipeline, model: AnyModel) -> int:
+    """All but what is kept of paused sequences."""
+    if isinstance(pipeline, Pipeline) and pipeline.layout is not None:
+        return pipeline.layout.total - pipeline.layout.host_cache_bytes
     backend = model.backend
     return backend.weights.nbytes + backend.slots * backend.cells * backend.bytes_per_token
 

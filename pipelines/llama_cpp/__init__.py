@@ -1,7 +1,8 @@
 """Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
 
 from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the library
-from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending, bytes_per_token
+from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending
+from tenuto.pipelines.llama_cpp.devices import devices
 from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.projector import Projector
@@ -18,7 +19,7 @@ __all__ = [
     "LlamaTokenizer",
     "Model",
     "Projector",
-    "bytes_per_token",
+    "devices",
     "longest_text",
     "openmp",
 ]

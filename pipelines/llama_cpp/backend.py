@@ -68,6 +68,7 @@ class LlamaBackend:
             cells=settings.cells,
             batch_tokens=max(settings.batch_tokens, settings.slots, 1 if projector is None else projector.least_batch),
             threads=settings.threads,
+            cache_type=settings.cache_type,
         )
         self._streams = list(range(settings.slots))
         self._pending: LlamaPending | None = None
@@ -289,19 +290,6 @@ def _mask(logits: Logits, mask: Bitmask | None) -> RowFailed | None:
         except ValueError as error:
             return RowFailed(error)
     return None
-
-
-def bytes_per_token(model: Model, threads: int) -> int:
-    """Measure what a token takes in the cache of a model, in a small context of its own.
-
-    Raises:
-        ModelLoadFailed: the model cannot run.
-    """
-    context = Context(model, streams=1, cells=256, batch_tokens=8, threads=threads)
-    try:
-        return _measure_token(context)
-    finally:
-        context.close()
 
 
 def _measure_token(context: Context) -> int:

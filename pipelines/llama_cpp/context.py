@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
+from tenuto.pipelines.cache_types import CacheType
 from tenuto.pipelines.embedding import TextTokens
 from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import pieces
@@ -25,6 +26,8 @@ from tenuto.pipelines.llama_cpp.team import Team
 
 # The library allocates what it keeps of each cell without a check, beside the cache itself.
 _MOST_TOKENS = 1 << 26
+
+_TYPES: dict[CacheType, int] = {"f16": lib.GGML_TYPE_F16, "q8_0": lib.GGML_TYPE_Q8_0, "q4_0": lib.GGML_TYPE_Q4_0}
 
 Logits = NDArray[np.float32]
 StateBytes = NDArray[np.uint8]
@@ -49,7 +52,16 @@ class Context:
         ModelLoadFailed: there is no memory for it.
     """
 
-    def __init__(self, model: Model, *, streams: int, cells: int, batch_tokens: int, threads: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        streams: int,
+        cells: int,
+        batch_tokens: int,
+        threads: int,
+        cache_type: CacheType = "f16",
+    ) -> None:
         if not 1 <= streams <= lib.llama_max_parallel_sequences() or cells < 1 or batch_tokens < streams or threads < 1:
             raise ValueError(f"no context of {streams} x {cells}, {batch_tokens} a step, {threads} threads")
         if streams * cells > _MOST_TOKENS:
@@ -59,7 +71,7 @@ class Context:
         self._lengths: list[int | None] = [0] * streams
         self._extents: list[Extents] = [()] * streams
         self._vocabulary = model.vocabulary
-        self._pointer: Any = _open(model, streams, cells, batch_tokens, threads)
+        self._pointer: Any = _open(model, streams, cells, batch_tokens, threads, _TYPES[cache_type])
         self._memory = lib.llama_get_memory(self._pointer)
         self._batch = Batch(batch_tokens)
         self._outputs = 0
@@ -280,7 +292,7 @@ def timed_decode(pointer: Any, batch: Batch | PieceBatch, team: Team, model: Mod
     return status
 
 
-def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: int) -> Any:
+def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: int, cache_type: int) -> Any:
     parameters = lib.llama_context_default_params()
     parameters.n_seq_max = streams
     parameters.n_ctx = streams * (-(-cells // 256) * 256)  # the library rounds each stream to 256 cells
@@ -289,6 +301,7 @@ def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: in
     parameters.n_threads = parameters.n_threads_batch = threads
     # Measured (bench/cache_layout.py): in one pool every step attends over the paused sequences too.
     parameters.kv_unified = False
+    parameters.type_k = parameters.type_v = cache_type
     parameters.swa_full = False
     parameters.no_perf = True
     pointer = lib.llama_init_from_model(model.pointer, parameters)

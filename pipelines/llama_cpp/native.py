@@ -7,6 +7,7 @@ import ctypes
 import threading
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Weights
 from tenuto.pipelines.infill import InfillTokens
 from tenuto.pipelines.llama_cpp.zeros import replace_writing
+from tenuto.pipelines.model_shape import ENCODERS
 from tenuto.pipelines.sampling_defaults import SamplingDefaults
 
 _LOG_LINES = 12
@@ -30,23 +32,6 @@ _ADVICE = {
     "repetition_penalty": "penalty_repeat",
 }
 """The file's names for how tokens are to be chosen, behind `general.sampling.`."""
-
-_ENCODERS = frozenset(
-    {
-        *(
-            "bert",
-            "modern-bert",
-            "nomic-bert",
-            "nomic-bert-moe",
-            "neo-bert",
-            "jina-bert-v2",
-            "jina-bert-v3",
-            "eurobert",
-        ),
-        *("t5encoder", "gemma-embedding"),
-    }
-)
-"""Architectures whose models generate nothing, though the library may say that they decode."""
 
 _log: deque[str] = deque(maxlen=_LOG_LINES)
 _loading = threading.Lock()
@@ -90,12 +75,19 @@ def can_offload() -> bool:
 class Model:
     """Weights and vocabulary of a GGUF file, or its vocabulary alone. Freed when nobody holds it any more.
 
+    `gpu_layers` below 0: all. `on_each`: how many of them each accelerator has, where there are several.
+
     Raises:
         ModelLoadFailed: the native library refuses the file; the text has what it said.
     """
 
-    def __init__(self, path: Path, *, vocabulary_only: bool = False, gpu_layers: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, vocabulary_only: bool = False, gpu_layers: int = 0, on_each: Sequence[int] = ()
+    ) -> None:
         parameters = lib.llama_model_default_params()
+        if len(on_each) > 1:
+            shares = (ctypes.c_float * lib.llama_max_devices())(*on_each)
+            parameters.tensor_split = shares
         parameters.vocab_only = vocabulary_only
         parameters.n_gpu_layers = 0 if vocabulary_only else gpu_layers
         with _loading:
@@ -150,7 +142,7 @@ class Model:
     @property
     def embeds(self) -> bool:
         """Whether it is made for vectors of texts, or scores of pairs: its file names a pooling, or it only encodes."""
-        is_encoder = not lib.llama_model_has_decoder(self.pointer) or self.metadata("general.architecture") in _ENCODERS
+        is_encoder = not lib.llama_model_has_decoder(self.pointer) or self.metadata("general.architecture") in ENCODERS
         return self.pooling is not None or is_encoder
 
     @property

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tenuto.pipelines.cache_types import CacheType
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.openmp import wait_policy
 
@@ -14,7 +15,7 @@ class LlamaSettings:
     cells: int = 4096
     threads: int = 1
     batch_tokens: int = 512
-    gpu_layers: int = 0
+    cache_type: CacheType = "f16"
 
 
 def how_it_shares(model: Model, threads: int) -> tuple[tuple[str, str], ...]:

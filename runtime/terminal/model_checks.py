@@ -7,6 +7,7 @@ from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.finding import is_embedded, model_id
+from tenuto.pipelines.fit import Plan
 from tenuto.pipelines.loader import LoadSettings, load_any
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine
@@ -45,7 +46,10 @@ def fitted(settings: Settings, *, is_first: bool) -> LoadSettings:
     return LoadSettings(
         slots=settings.slots,
         cells=settings.context,
+        cache_type=settings.cache_type,
+        gpu_layers=settings.gpu_layers,
         cache_bytes=settings.cache_bytes,
+        host_cache_bytes=settings.host_cache_bytes,
         threads=settings.threads or available_cores(),
         projector=settings.mmproj if is_first else None,
         tool_formats=settings.tool_format,
@@ -98,6 +102,7 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
         "tool-call format": codec.info.tool_format,
         "a turn renders": _rendered(codec.looks_back),
     }
+    section.facts |= _laid_out(pipeline.layout)
     section.facts |= dict(info.further)
     section.facts["trial"] = pipeline.trial
     if not calls:
@@ -106,6 +111,22 @@ def _describe(section: Section, pipeline: Pipeline, engine: EngineClient) -> Non
             "set --tool-format generic, with which any model is told in words how to call tools",
             broken=False,
         )
+
+
+def _laid_out(layout: Plan | None) -> dict[str, object]:
+    """How a model was fitted into memory, and what gave way for it."""
+    if layout is None:
+        return {}
+    facts: dict[str, object] = {
+        "type of the cache": layout.cache_type,
+        "planned memory": f"{bytes_text(layout.total)}: weights {bytes_text(layout.weights)}, cache"
+        f" {bytes_text(layout.cache)}, steps {bytes_text(layout.step)}, paused sequences"
+        f" {bytes_text(layout.host_cache_bytes)}",
+    }
+    if layout.on_each:
+        facts["layers on devices"] = f"{layout.gpu_layers} of {layout.of_layers + 1}"
+    facts["less than with more memory"] = list(layout.gave_way)
+    return facts
 
 
 def _describe_embedding(section: Section, pipeline: EmbeddingPipeline) -> None:
@@ -164,6 +185,8 @@ async def _round(engine: EngineClient, tokens: list[int]) -> RoundUsage:
 def _remedy(name: str, text: str) -> str:
     if "pip install" in text:
         return "install it as shown, or choose another --model"
+    if "does not fit into memory" in text:
+        return "set less (--context, --slots, --cache-type), free memory, or choose a smaller quantisation"
     if name.startswith("hf:"):
         return "check the name OWNER/REPO[:QUANT] on huggingface.co and the network, or give a file or folder"
     whole = "a whole GGUF file or MLX folder (fetch it again if it is cut off)"

@@ -41,7 +41,7 @@ text = "Your name is Ada, as you have said so many times."
 """
 
 
-PIPELINES = ["scripted", "llama_cpp", "mlx-llama", "mlx-sliding", "mlx-hybrid"]
+PIPELINES = ["scripted", "llama_cpp", "llama_cpp-q8_0", "llama_cpp-q4_0", "mlx-llama", "mlx-sliding", "mlx-hybrid"]
 
 
 @pytest.fixture(scope="module", params=PIPELINES)
@@ -49,7 +49,8 @@ def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     if request.param.startswith("mlx"):
         loaded = tiny_mlx(request.param.removeprefix("mlx-"), tmp_path_factory.mktemp("model"))
     else:
-        if request.param == "llama_cpp":
+        name, _, cache_type = request.param.partition("-")
+        if name == "llama_cpp":
             pytest.importorskip("llama_cpp")
             # Of full precision: one of Q8_0 rounds by up to 0.5 differently for other shapes of a batch.
             folder = tmp_path_factory.mktemp("full")
@@ -58,7 +59,8 @@ def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             script = tmp_path_factory.mktemp("script") / "script.toml"
             script.write_text(SCRIPT)
             model = f"scripted:{script}"
-        loaded = load(model, LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=BATCH, threads=1))
+        wanted = LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=BATCH, threads=1, cache_type=cache_type or None)
+        loaded = load(model, wanted)
     yield loaded
     loaded.backend.close()
 

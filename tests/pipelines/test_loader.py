@@ -197,12 +197,12 @@ def test_what_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path, settings:
             load(f"{kind}:{tmp_path / name}" if kind else str(tmp_path / name), settings)
 
 
-def test_a_file_that_was_cut_off_is_told_with_the_librarys_words(tmp_path: Path, settings: LoadSettings) -> None:
+def test_a_file_that_was_cut_off_is_told_from_one_that_is_missing(tmp_path: Path, settings: LoadSettings) -> None:
     pytest.importorskip("llama_cpp")
     whole = find("embedded:gguf").path.read_bytes()
     for size in (40, len(whole) // 2):
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
-        with pytest.raises(ModelLoadFailed, match=r"cut\.gguf cannot be loaded; llama\.cpp says:\n.+"):
+        with pytest.raises(ModelLoadFailed, match=r"cut\.gguf is damaged: it ends "):
             load(str(tmp_path / "cut.gguf"), settings)
 
 

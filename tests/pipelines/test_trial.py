@@ -92,7 +92,7 @@ def test_a_model_that_has_passed_is_not_tried_again_until_it_changes(
         with pytest.raises(ModelLoadFailed, match="it was tried again"):
             load(path, settings)
     with pytest.raises(ModelLoadFailed, match="it was tried again"):
-        load(path, replace(settings, gpu_layers=7))
+        load(path, replace(settings, cache_type="q8_0"))
 
 
 def test_the_embedded_model_needs_no_trial(settings: LoadSettings, monkeypatch: pytest.MonkeyPatch) -> None:

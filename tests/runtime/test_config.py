@@ -25,6 +25,8 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "keep_loaded_s": ("300", "300", 300.0),
     "load_wait_s": ("60", "60", 60.0),
     "swap": ("rerender", '"rerender"', "rerender"),
+    "cache_type": ("q8_0", '"q8_0"', "q8_0"),
+    "gpu_layers": ("20", "20", 20),
     "threads": ("5", "5", 5),
     "cache_bytes": ("2GiB", '"2GiB"', 2 << 30),
     "host_cache_bytes": ("0", "0", 0),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,14 @@ def config(folder: Path, **servers: Any) -> Path:
     return path
 
 
-def asked(home: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
+def asked(home: Path, *arguments: str, variables: Mapping[str, str] = {}) -> tuple[int, dict[str, Any], str]:
     """The doctor for programs: exit code, sections by title, stderr."""
     ended = subprocess.run(
         program("doctor", "--json", *arguments),
         capture_output=True,
         text=True,
         timeout=HANGS_S,
-        env=environment(home),
+        env={**environment(home), **variables},
         cwd=home,
         check=False,
     )
@@ -88,6 +89,21 @@ def test_a_running_server_is_asked_for_its_models_and_mcp_servers(start: Start, 
     assert sections["MCP server pad"]["problems"] == []
     assert "no database at db.example" in sections["MCP server broken"]["lines"]
     assert sections["MCP server broken"]["problems"][0]["remedy"]
+
+
+def test_the_plan_of_a_model_is_told_and_why_one_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    flags = ("--data-dir", "data", "--model", "embedded:gguf")
+    variables = {"TENUTO_SLOTS": "2", "TENUTO_CACHE_TYPE": "q8_0", "TENUTO_HOST_CACHE_BYTES": "1MiB"}
+    code, sections, _ = asked(tmp_path, *flags, variables=variables)
+    facts = sections["model embedded"]["facts"]
+    assert (code, facts["type of the cache"], facts["less than with more memory"]) == (0, "q8_0", [])
+    assert "weights 4.2 MiB, cache 38.2 MiB" in facts["planned memory"]
+    code, sections, _ = asked(tmp_path, *flags, variables={"TENUTO_SLOTS": "256", "TENUTO_CONTEXT": "262144"})
+    (problem,) = sections["model embedded"]["problems"]
+    assert code == 1
+    assert "it does not fit into memory: 256 x 262144 tokens of q4_0 take" in problem["what"]
+    assert problem["what"].endswith("x 4096 tokens of f16 would fit")
+    assert "--context" in problem["remedy"]
 
 
 def test_models_that_cannot_be_loaded_are_named_with_what_to_do(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ pytest.importorskip("llama_cpp")
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Row, Sampling
-from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model, bytes_per_token
+from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
 from tenuto.pipelines.loader import find
 
 
@@ -57,8 +57,7 @@ def test_slots_keep_what_they_hold_while_streams_are_swapped(backend: LlamaBacke
 def test_the_bytes_of_a_token_are_those_of_its_keys_and_values(model: Model, backend: LlamaBackend) -> None:
     # 6 layers, 6 heads of 64 for keys and for values, two bytes each, and a few bytes for its place
     numbers = 6 * 6 * 64 * 2 * 2
-    assert numbers <= bytes_per_token(model, 1) <= numbers + 32
-    assert backend.info.bytes_per_token == bytes_per_token(model, 1)
+    assert numbers <= backend.info.bytes_per_token <= numbers + 32
 
 
 def test_a_cache_beyond_all_memory_is_refused(model: Model) -> None:
