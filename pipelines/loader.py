@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_SLOTS = 16
 _SLOTS_OF_A_CORE = 4
 _CELL_STEP = 256
 _CACHE_BYTES = 1 << 30
@@ -51,9 +50,10 @@ _CHATML = """\
 class LoadSettings:
     """What a model may take. None: fitted to the model and the machine.
 
-    `cache_bytes` bounds the cache on the device where `slots` or `cells` are left open; `most_cells` bounds what is
-    chosen for `cells`, the tokens that one sequence may hold. `gpu_layers` below 0: all. `budget` bounds all bytes of a
-    GGUF model, `host_cache_bytes` for paused sequences among them, and `among` so many models the memory is divided.
+    `cache_bytes` bounds the cache on the device where `slots` or `cells` are left open; `most_slots` and `most_cells`,
+    the tokens that one sequence may hold, bound what is chosen. `gpu_layers` below 0: all. `budget` bounds all bytes
+    of a GGUF model, `host_cache_bytes` for paused sequences among them, and `among` so many models the memory is
+    divided.
     """
 
     slots: int | None = None
@@ -63,6 +63,7 @@ class LoadSettings:
     budget: int | None = None
     among: int = 1
     most_cells: int = 8192
+    most_slots: int = 16
     threads: int | None = None
     batch_tokens: int = 512
     gpu_layers: int | None = None
@@ -88,6 +89,7 @@ class LoadSettings:
             cache_bytes=self.cache_bytes,
             host_cache_bytes=self.host_cache_bytes,
             most_context=self.most_cells,
+            most_slots=self.most_slots,
             batch_tokens=self.batch_tokens,
             among=self.among,
             further=projector.stat().st_size if projector is not None and projector.is_file() else 0,
@@ -158,7 +160,7 @@ def found(model: str, settings: LoadSettings) -> tuple[Source, LoadSettings]:
     source = find(model, settings)
     if is_embedded(model):
         # More of its short conversations at a time than four a core gain nothing.
-        return source, replace(settings, slots=settings.slots or min(_MOST_SLOTS, _SLOTS_OF_A_CORE * _cores()))
+        return source, replace(settings, most_slots=min(settings.most_slots, _SLOTS_OF_A_CORE * _cores()))
     beside = projector_beside(source.path) if source.kind == "gguf" else None
     return replace(source, projector=settings.projector or beside), settings
 
@@ -215,7 +217,7 @@ def fit(training_context: int, bytes_per_token: int, settings: LoadSettings) -> 
         cells = max(_CELL_STEP, min(wanted, affordable) // _CELL_STEP * _CELL_STEP)
     # The library rounds every slot up to whole steps.
     room = -(-cells // _CELL_STEP) * _CELL_STEP
-    slots = settings.slots or max(1, min(_MOST_SLOTS, budget // room))
+    slots = settings.slots or max(1, min(settings.most_slots, budget // room))
     return slots, cells
 
 

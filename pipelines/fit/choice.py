@@ -20,7 +20,6 @@ from tenuto.pipelines.fit.refusal import refusal
 from tenuto.pipelines.fit.values import Memory, Plan, Wishes
 from tenuto.pipelines.model_shape import Shape
 
-MOST_SLOTS = 16
 COMFORTABLE = 4096
 _LEAST_CACHE = 1 << 30
 
@@ -92,7 +91,7 @@ def _within(shape: Shape, wishes: Wishes, memory: Memory, least: Layout, *, is_w
         )
         chosen = chosen if steps is None else replace(chosen, context=steps * CELL_STEP)
     if wishes.slots is None:
-        slots = _greatest(1, MOST_SLOTS, lambda slots: fits(replace(chosen, slots=slots)))
+        slots = _greatest(1, wishes.most_slots, lambda slots: fits(replace(chosen, slots=slots)))
         chosen = replace(chosen, slots=slots or 1)
     need = need_of(shape, wishes, memory, chosen)
     assert need is not None, "it fits"
@@ -165,7 +164,7 @@ def _planned(shape: Shape, wishes: Wishes, memory: Memory, chosen: Layout, need:
 def _gave_way(shape: Shape, wishes: Wishes, memory: Memory, made: Plan) -> Iterator[str]:
     if made.host_cache_bytes < wishes.host_cache_bytes:
         yield "host memory for paused sequences"
-    if wishes.slots is None and made.slots < MOST_SLOTS:
+    if wishes.slots is None and made.slots < wishes.most_slots:
         yield "slots"
     if wishes.context is None and made.context < _wanted(shape, wishes):
         yield "context"

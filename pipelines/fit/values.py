@@ -27,8 +27,8 @@ class Memory:
 class Wishes:
     """What was set; None is chosen. `gpu_layers` below 0: all.
 
-    `cache_bytes` bounds the cache where slots or context are left open, and `most_context` what is chosen for the
-    context. `host_cache_bytes` is the most for paused sequences in host memory.
+    `cache_bytes` bounds the cache where slots or context are left open, and `most_context` and
+    `most_slots` what is chosen for these. `host_cache_bytes` is the most for paused sequences in host memory.
     """
 
     slots: int | None = None
@@ -38,6 +38,7 @@ class Wishes:
     cache_bytes: int | None = None
     host_cache_bytes: int = 0
     most_context: int = 8192
+    most_slots: int = 16
     batch_tokens: int = 512
     among: int = 1
     """How many models share the memory that nobody has divided."""

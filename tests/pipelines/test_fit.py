@@ -154,6 +154,11 @@ def test_without_room_the_numbers_are_told_and_what_would_fit() -> None:
         plan(LLAMA_8B, Wishes(), Memory(2 * GIB))
 
 
+def test_no_more_slots_are_chosen_than_are_of_use() -> None:
+    assert plan(LLAMA_8B, Wishes(most_slots=2), Memory(64 * GIB)).slots == 2
+    assert plan(LLAMA_8B, Wishes(most_slots=2, slots=4), Memory(64 * GIB)).slots == 4
+
+
 def test_a_cache_of_blocks_needs_heads_of_whole_blocks() -> None:
     odd = replace(LLAMA_8B, heads=(80,))
     with pytest.raises(ModelLoadFailed, match="this model's heads have 80; it can have f16"):
