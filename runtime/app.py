@@ -39,6 +39,7 @@ from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
+from tenuto.runtime.mcp.prompt_files import PromptFiles
 from tenuto.runtime.mcp.server import Seal, build_server
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.model_loading import Loader, available
@@ -261,7 +262,7 @@ def _holders(settings: Settings) -> dict[str, Principal]:
 async def _mcp(settings: Settings, runner: Runner, news: News, key: bytes) -> AsyncIterator[Endpoint]:
     """The runtime's own MCP server, while clients can be connected to it."""
     seal = Seal(key, settings.approval_expires_s)
-    server = build_server(runner, news, principal_of=principal_of, seal=seal)
+    server = build_server(runner, news, PromptFiles(settings.prompts), principal_of=principal_of, seal=seal)
     endpoint = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
     async with endpoint.run():
         yield endpoint

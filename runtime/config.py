@@ -212,6 +212,7 @@ class Settings(BaseSettings):
     implicit_session_s: float = Field(86400.0, gt=0, description="Seconds to keep sessions that no client named.")
 
     mcp_config: UserPath | None = Field(None, description="JSON file with `mcpServers` whose tools the model may use.")
+    prompts: UserPath | None = Field(None, description="Folder of prompts (*.toml) that MCP clients can use.")
     default_tools: Annotated[Literal["all", "none"] | tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
         "all", description="Server tools for requests that do not name any: all, none, or a list."
     )

@@ -24,20 +24,17 @@ from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.mcp import approval, chat, handles, resources
+from tenuto.runtime.mcp import approval, chat, exported, handles, prompts, resources
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME, own_tools
+from tenuto.runtime.mcp.prompt_files import PromptFiles
 from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, AnnouncingServer, CallResult, Context, can_ask, failure
 from tenuto.runtime.schema.conversion import told_event
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import RunStatus
-from tenuto.tools.registry import Exported
-from tenuto.tools.spec import ToolResult
 from tenuto.tools.validate import without_nulls
 
 logger = logging.getLogger(__name__)
-
-_PROTOCOLS_OWN = "io.modelcontextprotocol/"
 
 GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
@@ -51,12 +48,14 @@ class Seal:
     expires_s: float
 
 
-def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], Principal], seal: Seal) -> Server[Any]:
+def build_server(
+    runner: LoopPort, news: News, files: PromptFiles, *, principal_of: Callable[[Any], Principal], seal: Seal
+) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
-    desk = _Desk(runner, news, principal_of)
+    desk = _Desk(runner, news, files, principal_of)
     server = AnnouncingServer(
         NAME,
         version=__version__,
@@ -69,6 +68,9 @@ def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], 
         on_subscribe_resource=desk.subscribe,
         on_unsubscribe_resource=desk.unsubscribe,
         on_subscriptions_listen=desk.listen,
+        on_list_prompts=desk.list_prompts,
+        on_get_prompt=desk.get_prompt,
+        on_completion=desk.complete,
     )
     security = RequestStateSecurity(
         keys=[seal.key], ttl=seal.expires_s, bind_principal=lambda context: principal_of(context.request).id
@@ -80,8 +82,10 @@ def build_server(runner: LoopPort, news: News, *, principal_of: Callable[[Any], 
 class _Desk:
     """The handlers, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: LoopPort, news: News, principal_of: Callable[[Any], Principal]) -> None:
-        self._runner, self._news, self._principal_of = runner, news, principal_of
+    def __init__(
+        self, runner: LoopPort, news: News, files: PromptFiles, principal_of: Callable[[Any], Principal]
+    ) -> None:
+        self._runner, self._news, self._files, self._principal_of = runner, news, files, principal_of
 
     def _who(self, context: Context) -> Principal:
         return self._principal_of(context.request)
@@ -89,7 +93,9 @@ class _Desk:
     async def list_tools(self, context: Context, _params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """Our own tools, then the registry's, in one page."""
         self._news.has_listed_tools(self._who(context).id, context)
-        return t.ListToolsResult(tools=[*own_tools(), *(_listed(each) for each in self._runner.registry.list())])
+        return t.ListToolsResult(
+            tools=[*own_tools(), *(exported.listed(each) for each in self._runner.registry.list())]
+        )
 
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """A page of the caller's sessions."""
@@ -109,6 +115,21 @@ class _Desk:
         """One session."""
         with as_protocol_errors("resources/read"):
             return await resources.read(self._runner, self._who(context), str(params.uri))
+
+    async def list_prompts(self, _context: Context, _params: t.PaginatedRequestParams | None) -> t.ListPromptsResult:
+        """The prompts of the folder, in one page."""
+        with as_protocol_errors("prompts/list"):
+            return await prompts.listed(self._files)
+
+    async def get_prompt(self, _context: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
+        """One of them."""
+        with as_protocol_errors("prompts/get"):
+            return await prompts.filled(self._files, params)
+
+    async def complete(self, context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
+        """How an argument of one, or a session's id, can go on."""
+        with as_protocol_errors("completion/complete"):
+            return await prompts.completed(self._files, self._runner, self._who(context), params)
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         """The older protocol's way to hear of a session, also of one that comes later."""
@@ -178,7 +199,7 @@ class _Desk:
             approved = True
         report = context.session.report_progress
         result = await self._runner.call_tool(principal, name, arguments, progress=report, approved=approved)
-        return _relayed(result)
+        return exported.result(result)
 
     async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
         """Answer one turn."""
@@ -263,7 +284,7 @@ def as_protocol_errors(method: str) -> Iterator[None]:
         yield
     except MCPError:
         raise
-    except InvalidRequest as exc:
+    except (InvalidRequest, NotFound) as exc:
         raise MCPError(code=t.INVALID_PARAMS, message=f"{exc.code}: {exc}") from exc
     except TenutoError as exc:
         raise MCPError(code=t.INTERNAL_ERROR, message=f"{exc.code}: {exc}") from exc
@@ -299,33 +320,3 @@ def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult
     if (waiting := chat.waiting(answer)) is not None:
         shown.content.insert(1, t.TextContent(type="text", text=waiting))
     return shown
-
-
-def _relayed(result: ToolResult) -> t.CallToolResult:
-    """A tool's result as its server gave it, but for what that said of itself."""
-    if result.whole is None:
-        text = t.TextContent(type="text", text=result.text)
-        return t.CallToolResult(content=[text], structured_content=result.structured, is_error=result.is_error)
-    meta = {key: value for key, value in (result.whole.meta or {}).items() if not key.startswith(_PROTOCOLS_OWN)}
-    return result.whole.model_copy(update={"meta": meta or None})
-
-
-def _listed(exported: Exported) -> t.Tool:
-    """A tool of the registry, as MCP lists it."""
-    notes = exported.tool.annotations
-    return t.Tool(
-        name=exported.name,
-        title=exported.tool.title,
-        description=exported.spec.description,
-        input_schema={**exported.spec.parameters, "type": "object"},
-        output_schema=exported.tool.output_schema,
-        icons=[t.Icon.model_validate(icon) for icon in exported.tool.icons] or None,
-        meta=exported.tool.meta,
-        annotations=t.ToolAnnotations(
-            title=notes.title,
-            read_only_hint=notes.read_only,
-            destructive_hint=notes.destructive,
-            idempotent_hint=notes.idempotent,
-            open_world_hint=notes.open_world,
-        ),
-    )

@@ -70,6 +70,9 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
         on_subscribe_resource=forward.subscribe,
         on_unsubscribe_resource=forward.unsubscribe,
         on_subscriptions_listen=forward.listen,
+        on_list_prompts=forward.list_prompts,
+        on_get_prompt=forward.get_prompt,
+        on_completion=forward.complete,
     )
 
 
@@ -118,6 +121,22 @@ class _Forward:
         """One of them."""
         with _as_protocol_errors():
             return await (await self._upstream.client(context)).read_resource(str(params.uri))
+
+    async def list_prompts(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListPromptsResult:
+        """The owner's prompts."""
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).list_prompts(cursor=_cursor(params))
+
+    async def get_prompt(self, context: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
+        """One of them."""
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).get_prompt(params.name, params.arguments)
+
+    async def complete(self, context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
+        """How an argument can go on."""
+        argument = {"name": params.argument.name, "value": params.argument.value}
+        with _as_protocol_errors():
+            return await (await self._upstream.client(context)).complete(params.ref, argument)
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         """Tell a client of the older protocol when a session has changed."""

@@ -48,6 +48,7 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "durability": ("full", '"full"', "full"),
     "implicit_session_s": ("60", "60", 60.0),
     "mcp_config": ("/tmp/mcp.json", '"/tmp/mcp.json"', Path("/tmp/mcp.json")),
+    "prompts": ("/tmp/prompts", '"/tmp/prompts"', Path("/tmp/prompts")),
     "mmproj": ("/tmp/mmproj.gguf", '"/tmp/mmproj.gguf"', Path("/tmp/mmproj.gguf")),
     "default_tools": ("none", '"none"', "none"),
     "agent_permission": ("deny", '"deny"', "deny"),
