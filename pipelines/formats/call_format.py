@@ -8,7 +8,7 @@ from functools import cached_property
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import Awaited, Reasoning, Surroundings, TextOpeners
 from tenuto.pipelines.formats.block import Block
-from tenuto.pipelines.formats.lark import ANY_TEXT, Rules, in_order, lark_text
+from tenuto.pipelines.formats.lark import ANY_TEXT, Rules, in_order, lark_text, one_of
 from tenuto.pipelines.formats.turn_reader import Reading, TurnReader
 from tenuto.pipelines.turns import TurnParser
 from tenuto.pipelines.vocabulary import Vocabulary
@@ -68,29 +68,34 @@ class CallFormat:
         """An empty grammar in this vocabulary."""
         return Rules(self._alphabet)
 
-    def awaited(self, names: Sequence[str]) -> Awaited:
-        """What shows that calls of these tools begin."""
-        token = self._alphabet.token(self.blocks[0].start)
-        held = [block for block in self.blocks if block.held]
-        starts = dict.fromkeys(block.start for block in held)
-        texts = tuple(start for start in starts if start and self._alphabet.token(start) is None)
-        heads = tuple(head for block in held if not block.start for head in block.heads(names))
-        if not texts and not heads:
-            return Awaited(token)
-        thoughts = self.reasoning or Reasoning("", "")
-        return Awaited(token, TextOpeners(texts, heads, thoughts.opener, thoughts.closer, thoughts.begun))
+    @cached_property
+    def _opener(self) -> int | None:
+        """The token that shows that the calls begin to which the model is held."""
+        return self._alphabet.token(self.blocks[0].start)
 
     @cached_property
-    def _own(self) -> frozenset[int]:
-        """The tokens of the calls to which the model is held."""
-        found = (self._alphabet.sign(token) for token in self.openers)
-        written = "".join(map(self._alphabet.stream, self.blocks[0].texts))
-        return frozenset(token for token, sign in zip(self.openers, found, strict=True) if sign and sign in written)
+    def _held(self) -> Sequence[Block]:
+        """The blocks to whose form a free turn is held."""
+        return self.blocks[:1] if self._opener is not None else [block for block in self.blocks if block.held]
+
+    def awaited(self, names: Sequence[str]) -> Awaited:
+        """What shows that calls of these tools begin."""
+        watched = [block for block in self.blocks if block.held]
+        starts = dict.fromkeys(block.start for block in watched if block.start)
+        if self._opener is not None:
+            starts = dict.fromkeys(start for start in starts if self._alphabet.token(start) is None)
+        heads = tuple(head for block in watched if not block.start for head in block.heads(names))
+        if not starts and not heads:
+            return Awaited(self._opener)
+        thoughts = self.reasoning or Reasoning("", "")
+        texts = TextOpeners(tuple(starts), heads, thoughts.opener, thoughts.closer, thoughts.begun)
+        return Awaited(self._opener, texts)
 
     @property
     def strangers(self) -> frozenset[int]:
         """The tokens that open calls of another form than that to which the model is held."""
-        return self.openers - self._own
+        own = "".join(self._alphabet.stream(text) for block in self._held for text in block.texts)
+        return frozenset(token for token in self.openers if (self._alphabet.sign(token) or "") not in own)
 
     def calls_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for one or more calls, from the opener on."""
@@ -98,8 +103,8 @@ class CallFormat:
 
     def awaited_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for what begins where an awaited token has come, after it, or an awaited text, with it."""
-        begun = self.awaited(list(tools)).token is not None
-        return self.blocks[0].unit(rules, tools, parallel=parallel, begun=begun)
+        begun = self._opener is not None
+        return one_of([block.unit(rules, tools, parallel=parallel, begun=begun) for block in self._held])
 
     def turn_rule(self, rules: Rules, body: str) -> str:
         """Lark for a turn from its first token: the reasoning of a model that reasons, and then `body`."""

@@ -25,17 +25,26 @@ class Rules:
 
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
-        self.lines: list[str] = []
         self.faults: list[str] = []
+        self._bodies: dict[str, str] = {}
+
+    @property
+    def lines(self) -> list[str]:
+        """All rules."""
+        return [name + body for name, body in self._bodies.items()]
 
     def text(self, text: str) -> str:
         """A text of the format, each marker in it as the token that it is; empty where it is."""
         return self.spelling.lark(text)
 
     def add(self, name: str, body: str, attributes: str = "") -> str:
-        """Define a rule; gives its name."""
-        self.lines.append(f"{name}{attributes}: {body}")
-        return name
+        """Define a rule; gives its name, which has a number where another rule has it already."""
+        body, named = f"{attributes}: {body}", name
+        for number in range(2, len(self._bodies) + 3):
+            if self._bodies.setdefault(named, body) == body:
+                break
+            named = f"{name}_{number}"
+        return named
 
     def json(self, name: str, schema: JsonObject) -> str:
         """Define a rule for a JSON value; gives its name."""
