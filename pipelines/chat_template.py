@@ -19,6 +19,7 @@ from tenuto.pipelines import folding, looking_back, told_tools
 from tenuto.pipelines.item_ends import between, item_ends
 from tenuto.pipelines.known_templates import is_known_not_to_look_back
 from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, message_fields, tool_fields
+from tenuto.pipelines.offered_tools import Offer, taken
 from tenuto.pipelines.placeholders import Part, Placeholder, PlaceholderTable, to_json
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
@@ -98,11 +99,8 @@ class ChatTemplate:
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
         self._takes = folding.Takes()
-        # Hugging Face gives None where there are no tools; some templates loop over them all the same.
-        self._no_tools: list[Any] | None = None
-        if not self._renders(_PROBE[:1], []):
-            self._no_tools = []
         self._mapped_arguments = False
+        self._offer = taken(self._takes_offer, [_PROBE_TOOL])
         self._mapped_arguments = self._wants_mapped()
         self._takes = folding.found_out(self._writes)
         self.takes_images = self._places_image(UserItem("x", (_IMAGE,)))
@@ -245,11 +243,10 @@ class ChatTemplate:
         messages = self._messages(table, items, tools, mapped=mapped)
         offered = () if self._tells_tools else tools
         try:
+            variables = {name: table.setting(value) for name, value in self.variables.values.items()}
             text = self._template.render(
-                **self._special_texts,
-                **{name: table.setting(value) for name, value in self.variables.values.items()},
+                **{**self._special_texts, **self._offer.variables(table, offered), **variables},
                 messages=folding.folded(table, messages, self._takes),
-                tools=[tool_fields(tool, table) for tool in offered] or self._no_tools,
                 add_generation_prompt=opening,
             )
             return table.split(text)
@@ -263,6 +260,10 @@ class ChatTemplate:
             return told_tools.told(table, items, tools, self._sight)
         each = enumerate(items)
         return [message_fields(table, index, item, mapped=mapped, sight=self._sight) for index, item in each]
+
+    def _takes_offer(self, offer: Offer, tools: Sequence[ToolSpec]) -> bool:
+        self._offer = offer
+        return self._renders(_PROBE[:1], tools)
 
     def _wants_mapped(self) -> bool:
         """Whether the template is to be given a call's arguments as a mapping and not as JSON text.

@@ -31,8 +31,9 @@ class Surroundings:
 class CallReader(Protocol):
     """Reads one call while it streams. Never raises on what a model wrote."""
 
-    rest: str | None
-    """What was pushed beyond the call's own end; None while that has not come."""
+    @property
+    def rest(self) -> str | None:
+        """What was pushed beyond the call's own end; None while that has not come."""
 
     @property
     def text(self) -> str:

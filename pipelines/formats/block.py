@@ -25,6 +25,8 @@ class Block:
     closer: str = ""
     listed: bool = False
     """Whether the calls are the members of a list in square brackets."""
+    bracketed: bool = False
+    """Whether the opener alone shows nothing: only with the list's bracket behind it."""
     padding: tuple[str, str] = ("", "")
     """Inside of the brackets."""
     between: str = "\n"
@@ -41,7 +43,7 @@ class Block:
     @property
     def start(self) -> str:
         """The text that shows that calls begin; empty where there is none but their own."""
-        return (self.opener or self.call_open).strip()
+        return (self.opener or self.call_open).strip() + "[" * self.bracketed
 
     @property
     def gathers(self) -> bool:

@@ -15,7 +15,8 @@ class Glue:
     """The texts of a block as they come in the stream, without the white space at their ends."""
 
     def __init__(self, block: Block, alphabet: Alphabet) -> None:
-        texts = (block.start, block.opener, block.call_open, block.call_close, block.closer)
+        opener = block.start if block.bracketed else block.opener
+        texts = (block.start, opener, block.call_open, block.call_close, block.closer)
         self.start, self.opener, self.call_open, self.call_close, self.closer = (
             alphabet.stream(text).strip() for text in texts
         )
@@ -33,7 +34,7 @@ class BlockReader:
         self._first = first
         self._unread = ""
         self._opened = glue.opener
-        self._listed = False
+        self._listed = block.bracketed
         self._call: CallReader | None = None
         self._read_any = False
         self._foreign = alphabet.signs - glue.signs

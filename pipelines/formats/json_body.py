@@ -26,6 +26,8 @@ class JsonBody:
     """The same after the arguments."""
     full: bool = False
     """Whether an object without an opener is a call only with its arguments right behind its name."""
+    inside: tuple[str, str] = ("", "")
+    """White space before each of the call's own members, and before the bracket that closes it."""
     spaced: bool = True
     """Whether a space follows each colon and comma of the call's own members."""
     texts: Sequence[str] = ()
@@ -64,21 +66,23 @@ class JsonBody:
 
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""
-        space = " " * self.spaced
+        space, (before, after) = " " * self.spaced, self.inside
+        following = f",{before or space}"
         calls: list[str] = []
         for index, (name, schema) in enumerate(tools.items()):
-            middle = f'{json.dumps(name, ensure_ascii=False)},{space}"{self.keys.arguments}":{space}'
+            middle = f'{json.dumps(name, ensure_ascii=False)}{following}"{self.keys.arguments}":{space}'
             calls.append(in_order(rules.text(middle), rules.json(f"arguments_{index}", schema)))
         begin = f'"{self.keys.name}":{space}'
-        if self.first is None:
-            opening = rules.text("{" + begin)
-        else:
+        opening = rules.text(f"{{{before}{begin}")
+        if self.first is not None:
             key, pattern = self.first
-            opening = in_order(rules.text(f'{{"{key}":{space}"'), f"/{pattern}/", rules.text(f'",{space}{begin}'))
-        closing = rules.text("}")
+            opening = in_order(
+                rules.text(f'{{{before}"{key}":{space}"'), f"/{pattern}/", rules.text(f'"{following}{begin}')
+            )
+        closing = rules.text(f"{after}}}")
         if self.last is not None:
             key, pattern = self.last
-            closing = in_order(rules.text(f',{space}"{key}":{space}"'), f"/{pattern}/", rules.text('"}'))
+            closing = in_order(rules.text(f'{following}"{key}":{space}"'), f"/{pattern}/", rules.text(f'"{after}}}'))
         return in_order(opening, one_of(calls), closing)
 
 

@@ -1,6 +1,6 @@
 """The format of Llama 3: a turn that calls is one JSON object with a name and parameters.
 
-A call of a built-in tool may follow <|python_tag|>; it is read in the same form.
+After <|python_tag|> there is the same object, or a call of a built-in tool: brave_search.call(query="x").
 """
 
 import re
@@ -8,11 +8,14 @@ import re
 from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.formats.block import Block
 from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
+from tenuto.pipelines.formats.either_body import EitherBody
 from tenuto.pipelines.formats.json_body import JsonBody
 from tenuto.pipelines.formats.json_call import Keys
+from tenuto.pipelines.formats.pythonic_body import PythonicBody
 
 _BODY = JsonBody(Keys(arguments="parameters", before=("type",)), ends=True)
-_BLOCKS = (Block(_BODY), Block(_BODY, call_open="<|python_tag|>"))
+_BUILT_IN = EitherBody(_BODY, PythonicBody(suffix=".call"), frozenset({"brave_search", "wolfram_alpha"}))
+_BLOCKS = (Block(_BODY), Block(_BUILT_IN, call_open="<|python_tag|>", between=""))
 _CALL = re.compile(r'^[^{]*\{"name": "f", "parameters": \{"a": "b"\}\}')
 
 

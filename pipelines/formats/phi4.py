@@ -3,11 +3,10 @@
 from tenuto.pipelines.formats.base import Surroundings
 from tenuto.pipelines.formats.block import Block
 from tenuto.pipelines.formats.call_format import CallFormat, reasoning_of
+from tenuto.pipelines.formats.firefunction import LIST
 from tenuto.pipelines.formats.json_body import JsonBody
 
 _LIST = Block(JsonBody(ends=True), opener="<|tool_call|>", separator=", ", closer="<|/tool_call|>", listed=True)
-_FUNCTOOLS = Block(JsonBody(ends=True), opener="functools", separator=", ", listed=True)
-"""As the models write it without the special tokens."""
 
 
 def detect(surroundings: Surroundings) -> CallFormat | None:
@@ -16,5 +15,5 @@ def detect(surroundings: Surroundings) -> CallFormat | None:
 
 
 def of(surroundings: Surroundings) -> CallFormat:
-    """The format as this model has it."""
-    return CallFormat("phi4", surroundings.vocabulary, (_LIST, _FUNCTOOLS), reasoning_of(surroundings))
+    """The format as this model has it, and as it is written without the special tokens."""
+    return CallFormat("phi4", surroundings.vocabulary, (_LIST, LIST), reasoning_of(surroundings))

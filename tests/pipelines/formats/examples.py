@@ -38,6 +38,19 @@ EXAMPLES = {
         '<tool_call>\n{"name": "g", "arguments": {"n": 1}}\n</tool_call>',
         '<tool_call>\n{"name": "f", "arguments": {"a" "b"}}\n</tool_call>',
     ),
+    "firefunction": Example(
+        'functools[{"name": "f", "arguments": {"a": "b"}}]',
+        'functools[{"name": "f", "arguments": {"a": "b"}}, {"name": "g", "arguments": {"n": 1}}]',
+        'functools[{"name": "f", "arguments": {"a" "b"}}]',
+        loose="import functools",
+    ),
+    "command-r-plus": Example(
+        'Action:\n```json\n[\n    {\n        "tool_name": "f",\n        "parameters": {"a": "b"}\n    }\n]```',
+        'Action:\n```json\n[\n    {\n        "tool_name": "f",\n        "parameters": {"a": "b"}\n    },\n'
+        '    {\n        "tool_name": "g",\n        "parameters": {"n": 1}\n    }\n]```',
+        'Action:\n```json\n[\n    {\n        "tool_name": "f",\n        "parameters": {"a" "b"}\n    }\n]```',
+        loose="Action:\n```",
+    ),
     "qwen3-coder": Example(
         "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n</tool_call>",
         "<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n</function>\n"

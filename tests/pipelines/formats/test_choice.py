@@ -36,7 +36,7 @@ TOLD = "generic: the model's chat template knows no tools, so it is told how to 
         ("{{ raise_exception('no system') if messages[0].role == 'tool' }}" + PLAIN, TOLD),
         ("{{ tools | tojson if tools }}" + PLAIN, UNKNOWN),
         (PLAIN.replace("<end>", "{{ m.tool_calls or '' }}<end>"), UNKNOWN),
-        ("{{ functions + ' are functions' }}" + PLAIN, SILENT),
+        ("{{ tools_of_mine + ' are tools' }}" + PLAIN, SILENT),
         (PLAIN.replace("<end>", "{{ raise_exception('call no tools') if m.tool_calls }}<end>"), SILENT),
     ],
     ids=["none", "comment", "no system", "refuses a role", "list", "calls", "refuses all", "refuses calls"],
