@@ -93,6 +93,7 @@ FORMATS: Mapping[str, Callable[[Surroundings], Format]] = {
     "glm": glm.of,
     "hunyuan": glm.hunyuan,
     "kimi-k2": kimi.of,
+    "kimi-k3": kimi.k3,
     "minimax-m2": minimax.m2,
     "minimax-m1": minimax.m1,
     "granite": granite.of,

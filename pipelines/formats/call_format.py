@@ -27,6 +27,8 @@ class CallFormat:
     reasoning: Reasoning | None = None
     unsaid: tuple[str, ...] = ()
     """Markers around a text that are no part of it."""
+    around: tuple[str, str] = ("", "")
+    """What may stand before the calls of a turn that says nothing besides, and after them."""
 
     @property
     def calls(self) -> bool:
@@ -48,7 +50,7 @@ class CallFormat:
     def texts(self) -> Sequence[str]:
         """All texts in which markers may stand."""
         thoughts = (self.reasoning.opener, self.reasoning.closer) if self.reasoning else ()
-        return [*(text for block in self.blocks for text in block.texts), *thoughts, *self.unsaid]
+        return [*(text for block in self.blocks for text in block.texts), *thoughts, *self.unsaid, *self.around]
 
     @cached_property
     def _alphabet(self) -> Alphabet:
@@ -56,8 +58,7 @@ class CallFormat:
 
     @cached_property
     def _reading(self) -> Reading:
-        thoughts = self.reasoning or Reasoning("", "")
-        return Reading(self._alphabet, self.blocks, thoughts.opener, thoughts.closer, begun=thoughts.begun)
+        return Reading(self._alphabet, self.blocks, self.reasoning or Reasoning("", ""), self.unsaid)
 
     def parser(self, *, calls: bool, tools: Sequence[ToolSpec] = ()) -> TurnParser:
         """A fresh parser of one turn; without `calls` a call is text like any other."""
@@ -99,7 +100,8 @@ class CallFormat:
 
     def calls_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for one or more calls, from the opener on."""
-        return self.blocks[0].whole(rules, tools, parallel=parallel)
+        before, after = (f"( {rules.text(text)} )?" if text else "" for text in self.around)
+        return in_order(before, self.blocks[0].whole(rules, tools, parallel=parallel), after)
 
     def awaited_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for what begins where an awaited token has come, after it, or an awaited text, with it."""
@@ -112,7 +114,7 @@ class CallFormat:
             return body
         opener, closer = (self._alphabet.lark(text) for text in (self.reasoning.opener, self.reasoning.closer))
         thoughts = in_order(ANY_TEXT, closer, _LINES)
-        if self._alphabet.token(self.reasoning.closer) is None:
+        if self._alphabet.stream(self.reasoning.closer)[0] not in self._alphabet.signs:
             thoughts = in_order(rules.add("thoughts", ANY_TEXT, f"[suffix={lark_text(self.reasoning.closer)}]"), _LINES)
         return f"{thoughts} ( {body} )" if self.reasoning.begun else f"( {opener} {thoughts} )? ( {body} )"
 

@@ -10,7 +10,7 @@ from tenuto.pipelines.formats.base import CallReader, Schemas
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
 from tenuto.pipelines.formats.opened_body import OpenedBody
 from tenuto.pipelines.formats.tagged_call import TaggedCall, Tags
-from tenuto.pipelines.formats.values import Kind, described, kind_of, members_of, value_rule
+from tenuto.pipelines.formats.values import Kind, described, kind_of, members_of, types_of, value_rule
 from tenuto.sessions.items import JsonObject
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]*/"
@@ -34,10 +34,16 @@ class TaggedBody(OpenedBody):
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""
         calls = [
-            in_order(rules.text(name + self.tags.name_close), self._arguments(rules, f"argument_{index}", name, schema))
+            in_order(self._head(rules, name), self._arguments(rules, f"argument_{index}", name, schema))
             for index, (name, schema) in enumerate(tools.items())
         ]
         return in_order(one_of(calls), rules.text(self.tags.after))
+
+    def _head(self, rules: Rules, name: str) -> str:
+        if self.tags.name_extra is None:
+            return rules.text(name + self.tags.name_close)
+        text, pattern = self.tags.name_extra
+        return in_order(rules.text(name + text), f"/{pattern}/", rules.text(self.tags.name_close))
 
     def _arguments(self, rules: Rules, rule: str, tool: str, schema: JsonObject) -> str:
         members = members_of(rules, tool, schema, self._can_write)
@@ -55,7 +61,7 @@ class TaggedBody(OpenedBody):
     def _argument(self, rules: Rules, rule: str, key: str, schema: Any, root: JsonObject) -> str:
         tags, kind = self.tags, kind_of(schema, root)
         kinds: tuple[Kind, ...] = (kind,)
-        if tags.other_key_close is not None and kind is Kind.ANY:
+        if (tags.other_key_close is not None or tags.key_type) and kind is Kind.ANY:
             kinds = (Kind.TEXT, Kind.JSON)
         found: list[str] = []
         for each in kinds:
@@ -63,12 +69,24 @@ class TaggedBody(OpenedBody):
             own = schema if isinstance(schema, dict) else {}
             name = f"{rule}_{each.name.lower()}"
             value = value_rule(rules, name, own, root, tags.value_close, each)
-            found.append(in_order(rules.text(tags.key_open), key, rules.text(close), value))
+            told = self._type(rules, each, own, root)
+            found.append(in_order(rules.text(tags.key_open), key, told, rules.text(close), value))
         return one_of(found)
+
+    def _type(self, rules: Rules, kind: Kind, schema: JsonObject, root: JsonObject) -> str:
+        if not self.tags.key_type:
+            return ""
+        names = ["string"] if kind is Kind.TEXT else types_of(schema, root)
+        return in_order(rules.text(self.tags.key_type), one_of([rules.text(name) for name in names]))
 
     def _can_write(self, key: str) -> bool:
         """Whether a key can stand where its tags close it."""
-        return key == key.strip() != "" and not set(key) & {"\n", "\r", "<", self.tags.key_close.strip()[:1]}
+        return key == key.strip() != "" and not set(key) & {
+            "\n",
+            "\r",
+            "<",
+            (self.tags.key_type or self.tags.key_close).strip()[:1],
+        }
 
 
 def _other_key(known: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from tenuto.pipelines.formats.base import Schemas
 from tenuto.pipelines.formats.call_so_far import CallSoFar
 from tenuto.pipelines.formats.json_call import JsonText
 from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written, held_back
-from tenuto.pipelines.formats.values import Kind, kind_of, resolved
+from tenuto.pipelines.formats.values import JSON_TYPES, Kind, kind_of, resolved
 from tenuto.pipelines.turns import CallArguments, CallFinished, TurnEvent
 
 _WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -35,6 +35,10 @@ class Tags:
     """After the last argument."""
     other_key_close: str | None = None
     """What closes a key whose value is not text, where the two differ."""
+    name_extra: tuple[str, str] | None = None
+    """What stands between the name and `name_close`: a text, and the pattern of what follows it."""
+    key_type: str = ""
+    """Between the key and the type of its value, in the words of JSON Schema, which `key_close` follows."""
     quotes: tuple[str, str] = ("", "")
     """Between which a value may stand that has what closes values in it."""
 
@@ -42,7 +46,17 @@ class Tags:
     def texts(self) -> Sequence[str]:
         """All texts in which markers may stand."""
         other = self.other_key_close or ""
-        return (self.name_close, self.key_open, self.key_close, self.value_close, self.after, other)
+        extra = self.name_extra[0] if self.name_extra else ""
+        return (
+            self.name_close,
+            self.key_open,
+            self.key_close,
+            self.value_close,
+            self.after,
+            other,
+            extra,
+            self.key_type,
+        )
 
 
 class _Place(Enum):
@@ -67,7 +81,8 @@ class TaggedCall(CallSoFar):
                 _spaced(write(tags.key_close)): Kind.TEXT, _spaced(write(tags.other_key_close)): Kind.JSON
             }  # fmt: skip
         self._close = self._value_close = write(tags.value_close).strip()
-        self._quotes = tags.quotes
+        self._quotes, self._key_type = tags.quotes, write(tags.key_type)
+        self._name_extra = write(tags.name_extra[0]) if tags.name_extra else ""
         self._drops_first, self._drops_last = tags.key_close.endswith("\n"), tags.value_close.startswith("\n")
         self._place = _Place.NAME
         self._why = ""
@@ -147,7 +162,7 @@ class TaggedCall(CallSoFar):
         return self._start(self._take(len(self._unread)))
 
     def _start(self, name: str) -> list[TurnEvent]:
-        name = name.strip()
+        name = (name.partition(self._name_extra)[0] if self._name_extra else name).strip()
         if not name or any(character.isspace() or character in '<>"{}' for character in self._alphabet.shown(name)):
             return self._odd("the call names no tool")
         self._place = _Place.BETWEEN
@@ -172,6 +187,9 @@ class TaggedCall(CallSoFar):
             return self._odd("the name of an argument is not closed") if len(text) == LONGEST_HEAD else None
         found, kind = min(ends, key=lambda end: end[0].start())
         key, self._unread = self._unread[: found.start()], self._unread[found.end() :]
+        if self._key_type:
+            key, _, told = key.partition(self._key_type)
+            kind = Kind.TEXT if told == "string" else Kind.JSON if told in JSON_TYPES else None
         self._key = self._alphabet.shown(key).strip()
         self._kind = kind or self._kind_of(self._key)
         self._place, self._begun = _Place.VALUE, False

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from tenuto.pipelines.formats.alphabet import Alphabet
-from tenuto.pipelines.formats.base import Schemas
+from tenuto.pipelines.formats.base import Reasoning, Schemas
 from tenuto.pipelines.formats.block import Block
 from tenuto.pipelines.formats.block_reader import BlockReader, Glue
 from tenuto.pipelines.formats.streams import TrimmedText, held_back
@@ -21,13 +21,19 @@ class _State(Enum):
 class Reading:
     """What a reader looks for, worked out once for each format. Immutable."""
 
-    def __init__(self, alphabet: Alphabet, blocks: Sequence[Block], think: str, thought: str, *, begun: bool) -> None:
+    def __init__(
+        self, alphabet: Alphabet, blocks: Sequence[Block], thoughts: Reasoning, unsaid: Sequence[str] = ()
+    ) -> None:
         self.alphabet = alphabet
-        self.think, self.thought = alphabet.stream(think).strip(), alphabet.stream(thought).strip()
-        self.begun = begun
+        self.think, self.thought = (alphabet.stream(text).strip() for text in (thoughts.opener, thoughts.closer))
+        self.begun = thoughts.begun
         """Whether the template begins every turn inside of the reasoning."""
         self.blocks = [(block, Glue(block, alphabet)) for block in blocks]
         self.opening = {glue.start: (block, glue) for block, glue in reversed(self.blocks) if glue.start}
+        self.unsaid = frozenset(map(alphabet.stream, unsaid))
+        """Texts that are no part of what is said. One of several tokens shows, as calls do, that no thought goes on."""
+        telling = (*self.opening, *self.unsaid)
+        self.certain = [text for text in telling if len(text) > 1 and not alphabet.signs.isdisjoint(text)]
         self.leading = [(block, glue) for block, glue in self.blocks if not glue.start]
         self.of_calls = frozenset().union(*(glue.signs for _, glue in self.blocks))
         """Signs of calls, which are text where there are none."""
@@ -136,15 +142,20 @@ class TurnReader:
     def _wanted(self) -> Sequence[str]:
         """The markers that may come next and that only the text can show."""
         reading = self._reading
-        texts: Sequence[str] = ()
+        texts: Sequence[str] = tuple(reading.unsaid)
         if self._state is _State.REASONING:
-            texts = (reading.thought,)
+            texts = (reading.thought, *reading.certain)
         elif self._calls:
-            texts = tuple(reading.opening)
-        return [text for text in texts if text not in reading.alphabet.signs]
+            texts = (*reading.opening, *reading.unsaid)
+        left_out = () if self._calls else reading.opening
+        return [text for text in texts if text not in reading.alphabet.signs and text not in left_out]
 
     def _on_marker(self, marker: str) -> list[TurnEvent]:
         reading = self._reading
+        if marker in reading.unsaid:
+            if self._state is _State.REASONING and marker in reading.certain:
+                self._leave_reasoning()
+            return []
         if not self._calls and marker in reading.of_calls:
             return self._consume(reading.alphabet.shown(marker))
         if marker in reading.opening:
@@ -152,11 +163,14 @@ class TurnReader:
         elif marker == reading.think:
             self._state = _State.REASONING
         elif marker == reading.thought and self._state is _State.REASONING:
-            self._reasoning.drop()
-            self._text.skip_start()
-            self._thought_once = True
-            self._state = _State.START if reading.leading else _State.TEXT
+            self._leave_reasoning()
         return []
+
+    def _leave_reasoning(self) -> None:
+        self._reasoning.drop()
+        self._text.skip_start()
+        self._thought_once = True
+        self._state = _State.START if self._reading.leading else _State.TEXT
 
     def _open(self, block: Block, glue: Glue) -> None:
         self._text.drop()

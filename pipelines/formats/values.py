@@ -20,6 +20,8 @@ _FORMATS = {
     "ipv4": rf"{_BYTE}(\.{_BYTE}){{3}}",
 }
 _ANYTHING = "(.|\n)*"
+JSON_TYPES = ("number", "boolean", "object", "array", "null")
+"""Those of values that are not text."""
 _CLASSES = {r"\d": "0-9", r"\w": "A-Za-z0-9_"}
 _DEFINITIONS = ("$defs", "definitions", "$schema")
 # What an object says of its members beside these is not held to while they are written one by one.
@@ -70,6 +72,13 @@ def described(schema: Any, root: Mapping[str, Any]) -> JsonObject:
     """What a schema says, or the definition that it refers to; nothing where that allows whatever there is."""
     found = resolved(schema, root)
     return found if isinstance(found, dict) else {}
+
+
+def types_of(schema: Any, root: Mapping[str, Any]) -> list[str]:
+    """The types of which a value that is no text may be, as far as a schema tells."""
+    told = described(schema, root).get("type")
+    named = {"number" if one == "integer" else one for one in (told if isinstance(told, list) else [told])}
+    return [one for one in JSON_TYPES if one in named] or list(JSON_TYPES)
 
 
 def own_schema(schema: Any, root: JsonObject) -> JsonObject:

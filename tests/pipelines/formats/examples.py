@@ -25,6 +25,17 @@ def _dsml(section: str) -> Example:
     return Example(one, two, neither)
 
 
+def _k3(*calls: str) -> str:
+    return f"<|open|>tools<|sep|>{''.join(calls)}<|close|>tools<|sep|>"
+
+
+def _k3_call(name: str, number: int, *arguments: str) -> str:
+    return f'<|open|>call tool="{name}" index="{number}"<|sep|>{"".join(arguments)}<|close|>call<|sep|>'
+
+
+_K3_A = '<|open|>argument key="a" type="string"<|sep|>b<|close|>argument<|sep|>'
+_K3_N = '<|open|>argument key="n" type="number"<|sep|>1<|close|>argument<|sep|>'
+
 EXAMPLES = {
     "hermes": Example(
         '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>',
@@ -117,6 +128,11 @@ EXAMPLES = {
         "<|tool_call_end|><|tool_calls_section_end|>",
         '<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a" "b"}'
         "<|tool_call_end|><|tool_calls_section_end|>",
+    ),
+    "kimi-k3": Example(
+        _k3(_k3_call("f", 1, _K3_A)),
+        _k3(_k3_call("f", 1, _K3_A), _k3_call("g", 2, _K3_N)),
+        _k3(_k3_call("f", 1, "what")),
     ),
     "minimax-m2": Example(
         '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">b</parameter>\n</invoke>\n</minimax:tool_call>',

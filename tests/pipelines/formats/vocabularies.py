@@ -29,6 +29,7 @@ REASONS = " ".join(
         "<|START_THINKING|>",
         "<|channel>",
         "<|think|>",
+        "<|open|>",
     )
 )
 """All with which a family's reasoning may begin."""
