@@ -4,13 +4,16 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_WRAPPINGS = (("<", ">"), ("[", "]"), ("]<]", "[>["), ("｜", "｜"))
+"""What markers begin and end with; the last two are MiniMax's and DeepSeek's."""
+
 
 def is_marker(text: str) -> bool:
     """Whether a user-defined entry is a marker, such as `<tool_call>` or `[INST]`, which content never becomes.
 
     The others are macros: long pieces of ordinary text, which content may become.
     """
-    wrapped = (text.startswith("<") and text.endswith(">")) or (text.startswith("[") and text.endswith("]"))
+    wrapped = any(text.startswith(begin) and text.endswith(end) for begin, end in _WRAPPINGS)
     return len(text) > 2 and wrapped and not any(character.isspace() for character in text)
 
 

@@ -96,6 +96,7 @@ FORMATS: Mapping[str, Callable[[Surroundings], Format]] = {
     "kimi-k3": kimi.k3,
     "minimax-m2": minimax.m2,
     "minimax-m1": minimax.m1,
+    "minimax-m3": minimax.m3,
     "granite": granite.of,
     "phi4": phi4.of,
     "nemotron": nemotron.of,

@@ -18,4 +18,4 @@ def detect(surroundings: Surroundings) -> CallFormat | None:
 def of(surroundings: Surroundings) -> CallFormat:
     """The format as this model has it: its reasoning is a message of its own."""
     reasoning = reasoning_of(surroundings, "<|think|>", "<|end|><|begin|>assistant")
-    return CallFormat("solar-open", surroundings.vocabulary, (_CALLS,), reasoning)
+    return CallFormat("solar-open", surroundings.vocabulary, (_CALLS,), reasoning, ("<|content|>", "<|flush|>"))

@@ -267,13 +267,13 @@ class TaggedCall(CallSoFar):
         if self._kind is Kind.TEXT:
             return self._tell(self._escaped(piece) + '"')
         raw = self._alphabet.shown(piece)
-        return self._tell(_as_json(raw.strip(), self._kind) or json.dumps(raw, ensure_ascii=False))
+        return self._tell(as_json(raw.strip(), self._kind) or json.dumps(raw, ensure_ascii=False))
 
     def _escaped(self, text: str) -> str:
         return json.dumps(self._alphabet.shown(text), ensure_ascii=False)[1:-1]
 
 
-def _as_json(raw: str, kind: Kind) -> str | None:
+def as_json(raw: str, kind: Kind) -> str | None:
     """A value as JSON, which some models write as Python does; None where it is neither."""
     written = _WORDS.get(raw, raw)
     try:

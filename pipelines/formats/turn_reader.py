@@ -103,8 +103,7 @@ class TurnReader:
         signs = self._reading.alphabet.signs
         if not signs.isdisjoint(self._unread):
             at = next(place for place, each in enumerate(self._unread) if each in signs)
-            rest = self._unread[at:]
-            if not any(text.startswith(rest) or rest.startswith(text) for text in wanted):
+            if not any(_may_hold(text, self._unread, at) for text in wanted):
                 found.append((at + 1, at, self._unread[at]))
         if found:
             _, at, text = min(found)
@@ -191,3 +190,12 @@ class TurnReader:
         if said:
             self._state = _State.TEXT
         return [TextDelta(said)] if said else []
+
+
+def _may_hold(text: str, stream: str, at: int) -> bool:
+    """Whether the character at a place of the stream may belong to a text there, of which more may have to come."""
+    for offset, character in enumerate(text[: at + 1]):
+        rest = stream[at - offset :]
+        if character == stream[at] and (text.startswith(rest) or rest.startswith(text)):
+            return True
+    return False

@@ -10,7 +10,7 @@ from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.formats import FORMATS
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, LlamaTokenizer, Model
 from tests.pipelines.families import CHATML
-from tests.pipelines.formats.vocabularies import markers_of, thoughts_of
+from tests.pipelines.formats.vocabularies import markers_of
 from tests.pipelines.held import CELLS, SLOTS
 from tests.pipelines.special_tokens import Specials
 from tests.pipelines.tiny_gguf import HEADS, INNER, LAYERS, WIDTH, begun, byte_symbols, ended
@@ -26,7 +26,7 @@ CALLING = sorted(set(FORMATS) - {"plain"})
 
 def load_tiny(path: Path, name: str) -> Pipeline:
     """A model whose vocabulary has the markers of a format and speaks it. Its file is ours: nothing tries it first."""
-    specials = Specials(("<|im_start|>",), (*markers_of(name), *thoughts_of(name)), ("<|im_end|>",))
+    specials = Specials(("<|im_start|>",), tuple(markers_of(name)), ("<|im_end|>",))
     model = Model(tiny_chat(path, CHATML, specials))
     codec = TemplateCodec(name, LlamaTokenizer(model), CHATML, name)
     return Pipeline(codec, LlamaBackend(model, LlamaSettings(slots=SLOTS, cells=CELLS, threads=1, batch_tokens=512)))

@@ -36,6 +36,12 @@ def _k3_call(name: str, number: int, *arguments: str) -> str:
 _K3_A = '<|open|>argument key="a" type="string"<|sep|>b<|close|>argument<|sep|>'
 _K3_N = '<|open|>argument key="n" type="number"<|sep|>1<|close|>argument<|sep|>'
 
+
+def _m3(*calls: str) -> str:
+    ns = "]<]minimax[>["
+    return "".join((f"{ns}<tool_call>\n", *calls, f"{ns}</tool_call>")).replace("@", ns)
+
+
 EXAMPLES = {
     "hermes": Example(
         '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>',
@@ -144,6 +150,12 @@ EXAMPLES = {
         '<tool_calls>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_calls>',
         '<tool_calls>\n{"name": "f", "arguments": {"a": "b"}}\n{"name": "g", "arguments": {"n": 1}}\n</tool_calls>',
         '<tool_calls>\n{"name": "f", "arguments": {"a" "b"}}\n</tool_calls>',
+    ),
+    "minimax-m3": Example(
+        _m3('@<invoke name="f">@<a>b@</a>@</invoke>\n'),
+        _m3('@<invoke name="f">@<a>b@</a>@</invoke>\n', '@<invoke name="g">@<n>1@</n>@</invoke>\n'),
+        _m3('@<invoke name="f">@<a>b@</b>@</invoke>\n'),
+        loose="]<]minimax[>",
     ),
     "granite": Example(
         '<|tool_call|>[{"name": "f", "arguments": {"a": "b"}}]',

@@ -17,7 +17,7 @@ from tenuto.pipelines.vocabulary import Vocabulary, vocabulary_of
 from tenuto.sessions.items import ToolSpec
 from tests.pipelines.formats.turns import merged
 
-_MARKER = re.compile(r"<[^<>\s=]+>|\[/?[A-Z_]+\]")
+_MARKER = re.compile(r"\]<\]minimax\[>\[|｜DSML｜|<[^<>\s=]+>|\[/?[A-Z_]+\]")
 REASONS = " ".join(
     (
         "<think>",
@@ -30,6 +30,7 @@ REASONS = " ".join(
         "<|channel>",
         "<|think|>",
         "<|open|>",
+        "<mm:think>",
     )
 )
 """All with which a family's reasoning may begin."""

@@ -1,0 +1,156 @@
+"""Reads a call whose arguments are tags in tags, and tells them when it is whole. Never raises."""
+
+import json
+import re
+from typing import Any
+
+from tenuto.pipelines.formats.alphabet import Alphabet
+from tenuto.pipelines.formats.base import Schemas
+from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
+from tenuto.pipelines.formats.tagged_call import as_json
+from tenuto.pipelines.formats.values import Kind, described, kind_of
+from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
+from tenuto.sessions.items import JsonObject
+
+KEY = re.compile(r"[A-Za-z_][\w.-]*")
+_NAME = re.compile(r"\s*([^\s<>\"{}\ud800-\udfff]+)\s*")
+_DEEPEST = 64
+_ITEM = "item"
+
+
+class NestedCall:
+    """One call, without what opens and closes it."""
+
+    rest: str | None = None
+    in_string = False
+    """Nothing in a value looks like the end of a call but in a vocabulary without the mark."""
+
+    def __init__(self, mark: str, name_close: str, alphabet: Alphabet, index: int, schemas: Schemas) -> None:
+        self._written = Written()
+        self._mark, self._name_close, self._alphabet = mark, name_close, alphabet
+        self._index, self._schemas = index, schemas
+        self._head = ""
+        self._name = ""
+        self._odd = False
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        return str(self._written)
+
+    @property
+    def started(self) -> bool:
+        """Whether the name was told."""
+        return bool(self._name)
+
+    def push(self, text: str) -> list[TurnEvent]:
+        """Read on."""
+        self._written.add(text)
+        if self._name or self._odd:
+            return []
+        self._head += text
+        name, found, _ = self._head[:LONGEST_HEAD].partition(self._name_close)
+        if not found:
+            self._odd = len(self._head) >= LONGEST_HEAD
+            return []
+        fits = _NAME.fullmatch(name)
+        if fits is None:
+            self._odd = True
+            return []
+        self._name = fits[1]
+        return [CallStarted(self._index, self._name)]
+
+    def close(self) -> list[TurnEvent]:
+        """The call is whole."""
+        try:
+            arguments = self._arguments()
+        except ValueError as error:
+            return [self.broken(str(error))]
+        return [CallArguments(self._index, arguments), CallFinished(self._index, self._name, arguments)]
+
+    def is_whole(self) -> bool:
+        """Whether it could be closed here."""
+        try:
+            self._arguments()
+        except ValueError:
+            return False
+        return True
+
+    def broken(self, reason: str) -> CallBroken:
+        """What is to be told of a call that is none."""
+        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
+
+    def _arguments(self) -> str:
+        """The arguments as the text of a JSON object. Raises ValueError with the reason in words."""
+        if not self._name:
+            raise ValueError("the call names no tool")
+        tags = _Tags(self._mark, self.text.partition(self._name_close)[2])
+        root = self._schemas.get(self._name, {})
+        members = tags.members(0)
+        if tags.left.strip():
+            raise ValueError("something else stands between the arguments")
+        return self._object(members, root, root)
+
+    def _object(self, members: "list[_Member]", schema: Any, root: JsonObject) -> str:
+        held = described(schema, root)
+        properties = held.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        more = held.get("additionalProperties", {})
+        if len({key for key, _ in members}) < len(members):
+            raise ValueError("an argument stands there twice")
+        parts = (
+            f"{json.dumps(key, ensure_ascii=False)}: {self._value(value, known.get(key, more), root)}"
+            for key, value in members
+        )
+        return f"{{{', '.join(parts)}}}"
+
+    def _value(self, value: "_Value", schema: Any, root: JsonObject) -> str:
+        kind, held = kind_of(schema, root), described(schema, root)
+        if isinstance(value, str):
+            text = self._alphabet.shown(value)
+            if kind is Kind.TEXT:
+                return json.dumps(text, ensure_ascii=False)
+            if not text.strip() and held.get("type") in ("object", "array"):
+                return "{}" if held["type"] == "object" else "[]"
+            return as_json(text.strip(), kind) or json.dumps(text, ensure_ascii=False)
+        if held.get("type") == "array" or (held.get("type") != "object" and all(key == _ITEM for key, _ in value)):
+            return f"[{', '.join(self._value(each, held.get('items', {}), root) for _, each in value)}]"
+        return self._object(value, schema, root)
+
+
+_Value = "str | list[_Member]"
+_Member = tuple[str, "str | list[Any]"]
+
+
+class _Tags:
+    """What is left of a text while its tags are read."""
+
+    def __init__(self, mark: str, text: str) -> None:
+        self.left = text
+        self._open = re.compile(rf"\s*{re.escape(mark)}<({KEY.pattern})>")
+        self._mark = mark
+
+    def members(self, depth: int) -> "list[_Member]":
+        """The tags that follow each other here, with what stands in them."""
+        if depth > _DEEPEST:
+            raise ValueError("the arguments are nested too deeply")
+        found: list[_Member] = []
+        while opened := self._open.match(self.left):
+            self.left = self.left[opened.end() :]
+            key = opened[1]
+            found.append((key, self._inside(key, depth)))
+        return found
+
+    def _inside(self, key: str, depth: int) -> "str | list[Any]":
+        closer = f"{self._mark}</{key}>"
+        text, mark, _ = self.left.partition(self._mark)
+        value: str | list[Any] = text
+        if mark and not self.left.startswith(closer, len(text)):
+            if text.strip():
+                raise ValueError(f"text and tags stand in the argument {key} beside each other")
+            value = self.members(depth + 1)
+            text = self.left[: len(self.left) - len(self.left.lstrip())]
+        if not self.left.startswith(closer, len(text)):
+            raise ValueError(f"the argument {key} is not closed")
+        self.left = self.left[len(text) + len(closer) :]
+        return value
