@@ -156,7 +156,8 @@ class Grammars:
             awaited = form.awaited(list(held))
             lark = _lark(form.awaited_rule(rules, held, parallel=parallel), rules.lines)
             texts = awaited.texts
-            once = not parallel or (awaited.token is None and texts is not None and bool(texts.heads))
+            alone = texts is not None and bool(texts.heads) and not texts.chained
+            once = not parallel or (awaited.token is None and alone)
             return GrammarSource(lark, awaited.token, texts, once, form.strangers, tuple(rules.faults))
         body = form.calls_rule(rules, held, parallel=parallel) if held else ""
         if answer:

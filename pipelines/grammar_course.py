@@ -101,7 +101,7 @@ class GrammarConstraint:
     def _outside(self, watch: Watch) -> Bitmask | None:
         """Outside of calls: no token may finish an opener, but as the grammar goes on with it."""
         assert self._openers is not None
-        completing = set(self._openers.holding)
+        completing = set(self._openers.holding) | (self._openers.holding_first if watch.is_first else frozenset())
         for text, size in watch.begun:
             completing |= self._openers.completing(text[size:])
         if not completing:

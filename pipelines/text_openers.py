@@ -52,12 +52,12 @@ class Openers:
         self._vocabulary, self._pieces = vocabulary, pieces
         self.wanted = wanted
         self.texts, self.heads = (tuple(map(self._bytes, texts)) for texts in (wanted.texts, wanted.heads))
-        self.think, self.thought = self._bytes(wanted.think), self._bytes(wanted.thought)
+        self.think, self.thought = self._bytes(wanted.think.strip()), self._bytes(wanted.thought.strip())
         self._completing: LRUCache[Any, frozenset[int]] = LRUCache(1024)
         self._looking = Lock()
 
     def _bytes(self, text: str) -> bytes:
-        return self._encoded(self._alphabet.stream(text.strip()))
+        return self._encoded(self._alphabet.stream(text.lstrip()))
 
     @staticmethod
     def _encoded(stream: str) -> bytes:
@@ -96,8 +96,15 @@ class Openers:
     @cached_property
     def holding(self) -> frozenset[int]:
         """The tokens with a whole opener in them."""
-        found = (self._pieces.holding(text) for text in (*self.texts, *self.heads))
-        return frozenset(token for tokens in found for token in tokens)
+        return self._holding(self.texts)
+
+    @cached_property
+    def holding_first(self) -> frozenset[int]:
+        """The same of those that count at the beginning alone."""
+        return self._holding(self.heads)
+
+    def _holding(self, texts: Sequence[bytes]) -> frozenset[int]:
+        return frozenset(token for text in texts for token in self._pieces.holding(text))
 
 
 class Watch:
@@ -112,6 +119,11 @@ class Watch:
         self._reasons = openers.wanted.begun
         self.begun: list[tuple[bytes, int]] = []
         """The openers with whose beginning the turn ends so far, and how many of their bytes have come."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether what counts at the beginning alone may come."""
+        return self._start and not self._reasons
 
     def push(self, token: int) -> bytes | None:
         """Read on; gives what has come from an opener's first byte on, once it is whole."""

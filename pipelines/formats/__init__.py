@@ -25,6 +25,7 @@ from tenuto.pipelines.formats import (
     minicpm,
     minimax,
     mistral,
+    muse,
     nemotron,
     phi4,
     qwen_coder,
@@ -59,6 +60,7 @@ _DETECTORS: tuple[Callable[[Surroundings], Format | None], ...] = (
     gemma.detect,
     lfm2.detect,
     solar.detect,
+    muse.detect,
 )
 
 
@@ -111,6 +113,8 @@ FORMATS: Mapping[str, Callable[[Surroundings], Format]] = {
     "command-r-plus": command_r_plus.of,
     "firefunction": firefunction.of,
     "functionary-v3.1": functionary.of,
+    "functionary-v3.2": functionary.recipients,
+    "muse-glimmer": muse.of,
     "gpt-oss": harmony.of,
     "gemma4": gemma.of,
     "lfm2": lfm2.of,

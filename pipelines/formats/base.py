@@ -92,6 +92,8 @@ class TextOpeners:
     thought: str = ""
     begun: bool = False
     """The turn begins inside of the reasoning."""
+    chained: bool = False
+    """More calls may follow one that begins with a head."""
 
 
 @dataclass(frozen=True, slots=True)

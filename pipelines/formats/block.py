@@ -31,13 +31,19 @@ class Block:
     """Inside of the brackets."""
     between: str = "\n"
     """Between two blocks, where each has one call."""
+    behind: str = ""
+    """What has to stand behind the opener and a name, where the opener is ordinary text too."""
+    others: tuple[str, ...] = ()
+    """Names there that are none of tools."""
+    chained: bool = False
+    """Whether more calls may follow one that nothing opens."""
     held: bool = True
     """Whether a free turn is watched for it: else it is read as the model has written it."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts in which markers may stand."""
-        glue = (self.opener, self.call_open, self.call_close, self.separator, self.closer, self.between)
+        glue = (self.opener, self.call_open, self.call_close, self.separator, self.closer, self.between, self.behind)
         return (*glue, *self.body.texts)
 
     @property
@@ -62,6 +68,12 @@ class Block:
         """With which texts calls of these tools begin, where nothing else opens them."""
         return [f"[{head}" if self.listed else head for head in self.body.heads(names)]
 
+    def openers(self, names: Sequence[str]) -> Sequence[str]:
+        """The texts that show that calls of these tools begin, where something opens them."""
+        if not self.start:
+            return ()
+        return [f"{self.start}{name}{self.behind}" for name in names] if self.behind else [self.start]
+
     def unit(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool, begun: bool = False) -> str:
         """Lark for one block; `begun`: after the text that shows that calls begin."""
         if not self.gathers:
@@ -85,6 +97,6 @@ class Block:
     def whole(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for all calls of a turn."""
         unit = rules.add("block", self.unit(rules, tools, parallel=parallel))
-        if self.gathers or not parallel or not self.start:
+        if self.gathers or not parallel or not (self.start or self.chained):
             return unit
         return in_order(unit, f"( {in_order(rules.text(self.between), unit)} )*")

@@ -1,11 +1,14 @@
 """Reads one block of calls while it streams: its calls one after the other, each by its body's reader."""
 
+import re
+
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas
 from tenuto.pipelines.formats.block import Block
-from tenuto.pipelines.formats.streams import held_back
+from tenuto.pipelines.formats.streams import LONGEST_HEAD, held_back
 from tenuto.pipelines.turns import CallBroken, TurnEvent
 
+_NAME = re.compile(r"[\w.-]+")
 _CUT = "the turn ended inside of the call"
 _ANOTHER = "another call began inside of it"
 _NO_CALL = "no call follows what opens one"
@@ -20,7 +23,20 @@ class Glue:
         self.start, self.opener, self.call_open, self.call_close, self.closer = (
             alphabet.stream(text).strip() for text in texts
         )
+        self._behind, self._others = alphabet.stream(block.behind), frozenset(block.others)
         self.signs = alphabet.signs.intersection("".join(map(alphabet.stream, block.texts)))
+
+    def opens(self, following: str) -> bool | None:
+        """Whether the opener opens a call where this follows it; None where it cannot be told yet."""
+        if not self._behind:
+            return True
+        found = _NAME.match(following[:LONGEST_HEAD])
+        if found is None:
+            return False if following else None
+        rest = following[found.end() :]
+        if rest.startswith(self._behind):
+            return found[0] not in self._others
+        return None if len(following) < LONGEST_HEAD and self._behind.startswith(rest) else False
 
 
 class BlockReader:

@@ -29,6 +29,8 @@ class CallFormat:
     """Markers around a text that are no part of it."""
     around: tuple[str, str] = ("", "")
     """What may stand before the calls of a turn that says nothing besides, and after them."""
+    spoken: tuple[str, str] = ("", "")
+    """What may stand before and after what a turn says. That before is no part of it where a turn begins with it."""
 
     @property
     def calls(self) -> bool:
@@ -50,7 +52,13 @@ class CallFormat:
     def texts(self) -> Sequence[str]:
         """All texts in which markers may stand."""
         thoughts = (self.reasoning.opener, self.reasoning.closer) if self.reasoning else ()
-        return [*(text for block in self.blocks for text in block.texts), *thoughts, *self.unsaid, *self.around]
+        return [
+            *(text for block in self.blocks for text in block.texts),
+            *thoughts,
+            *self.unsaid,
+            *self.around,
+            *self.spoken,
+        ]
 
     @cached_property
     def _alphabet(self) -> Alphabet:
@@ -58,7 +66,8 @@ class CallFormat:
 
     @cached_property
     def _reading(self) -> Reading:
-        return Reading(self._alphabet, self.blocks, self.reasoning or Reasoning("", ""), self.unsaid)
+        thoughts = self.reasoning or Reasoning("", "")
+        return Reading(self._alphabet, self.blocks, thoughts, self.unsaid, self.spoken[0])
 
     def parser(self, *, calls: bool, tools: Sequence[ToolSpec] = ()) -> TurnParser:
         """A fresh parser of one turn; without `calls` a call is text like any other."""
@@ -82,14 +91,15 @@ class CallFormat:
     def awaited(self, names: Sequence[str]) -> Awaited:
         """What shows that calls of these tools begin."""
         watched = [block for block in self.blocks if block.held]
-        starts = dict.fromkeys(block.start for block in watched if block.start)
+        starts = dict.fromkeys(text for block in watched for text in block.openers(names))
         if self._opener is not None:
             starts = dict.fromkeys(start for start in starts if self._alphabet.token(start) is None)
         heads = tuple(head for block in watched if not block.start for head in block.heads(names))
         if not starts and not heads:
             return Awaited(self._opener)
         thoughts = self.reasoning or Reasoning("", "")
-        texts = TextOpeners(tuple(starts), heads, thoughts.opener, thoughts.closer, thoughts.begun)
+        chained = any(block.chained for block in watched)
+        texts = TextOpeners(tuple(starts), heads, thoughts.opener, thoughts.closer, thoughts.begun, chained)
         return Awaited(self._opener, texts)
 
     @property
@@ -100,8 +110,7 @@ class CallFormat:
 
     def calls_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for one or more calls, from the opener on."""
-        before, after = (f"( {rules.text(text)} )?" if text else "" for text in self.around)
-        return in_order(before, self.blocks[0].whole(rules, tools, parallel=parallel), after)
+        return _between(rules, self.around, self.blocks[0].whole(rules, tools, parallel=parallel))
 
     def awaited_rule(self, rules: Rules, tools: Mapping[str, JsonObject], *, parallel: bool) -> str:
         """Lark for what begins where an awaited token has come, after it, or an awaited text, with it."""
@@ -110,6 +119,8 @@ class CallFormat:
 
     def turn_rule(self, rules: Rules, body: str) -> str:
         """Lark for a turn from its first token: the reasoning of a model that reasons, and then `body`."""
+        if body.startswith("answer"):
+            body = _between(rules, self.spoken, "answer") + body.removeprefix("answer")
         if self.reasoning is None:
             return body
         opener, closer = (self._alphabet.lark(text) for text in (self.reasoning.opener, self.reasoning.closer))
@@ -117,6 +128,12 @@ class CallFormat:
         if self._alphabet.stream(self.reasoning.closer)[0] not in self._alphabet.signs:
             thoughts = in_order(rules.add("thoughts", ANY_TEXT, f"[suffix={lark_text(self.reasoning.closer)}]"), _LINES)
         return f"{thoughts} ( {body} )" if self.reasoning.begun else f"( {opener} {thoughts} )? ( {body} )"
+
+
+def _between(rules: Rules, texts: tuple[str, str], body: str) -> str:
+    """Lark for a body between two texts, which may be left out."""
+    before, after = (f"( {rules.text(text)} )?" if text else "" for text in texts)
+    return in_order(before, body, after)
 
 
 def reasoning_of(

@@ -50,4 +50,4 @@ def k3(surroundings: Surroundings) -> CallFormat:
     reasoning = reasoning_of(surroundings, _open("think"), _close("think"), mark="<|open|>")
     unsaid = (*_SAID, _close("message"))
     around = ("".join(_SAID), _close("message"))
-    return CallFormat("kimi-k3", surroundings.vocabulary, (_TOOLS,), reasoning, unsaid, around)
+    return CallFormat("kimi-k3", surroundings.vocabulary, (_TOOLS,), reasoning, unsaid, around, _SAID)

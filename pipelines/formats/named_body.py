@@ -9,14 +9,13 @@ from tenuto.pipelines.formats.base import CallReader, Schemas
 from tenuto.pipelines.formats.call_so_far import CallSoFar
 from tenuto.pipelines.formats.json_call import JsonText, read_arguments
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
-from tenuto.pipelines.formats.opened_body import OpenedBody
 from tenuto.pipelines.formats.streams import LONGEST_HEAD
 from tenuto.pipelines.turns import CallArguments, CallFinished, TurnEvent
 from tenuto.sessions.items import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class NamedBody(OpenedBody):
+class NamedBody:
     """`ends`: the call ends with its arguments and `after`, and nothing else closes it."""
 
     before: str = ""
@@ -40,6 +39,15 @@ class NamedBody(OpenedBody):
         """A fresh reader of the turn's call of this number."""
         del schemas
         return _NamedCall(self, alphabet, index)
+
+    def begins(self, text: str, schemas: Schemas) -> bool | None:
+        """Whether a text begins with a tool's name and what stands behind it. A name alone tells nothing."""
+        heads = self.heads(list(schemas))
+        return text.startswith(tuple(heads)) or (None if any(head.startswith(text) for head in heads) else False)
+
+    def heads(self, names: Sequence[str]) -> Sequence[str]:
+        """With which texts calls of these tools begin, where nothing else opens them."""
+        return [f"{name}{self.between}" for name in names] if self.between else []
 
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""

@@ -43,7 +43,8 @@ class TaggedBody(OpenedBody):
         if self.tags.name_extra is None:
             return rules.text(name + self.tags.name_close)
         text, pattern = self.tags.name_extra
-        return in_order(rules.text(name + text), f"/{pattern}/", rules.text(self.tags.name_close))
+        extra = f"/{pattern}/" if pattern else rules.text(name)
+        return in_order(rules.text(name + text), extra, rules.text(self.tags.name_close))
 
     def _arguments(self, rules: Rules, rule: str, tool: str, schema: JsonObject) -> str:
         members = members_of(rules, tool, schema, self._can_write)

@@ -36,7 +36,7 @@ class Tags:
     other_key_close: str | None = None
     """What closes a key whose value is not text, where the two differ."""
     name_extra: tuple[str, str] | None = None
-    """What stands between the name and `name_close`: a text, and the pattern of what follows it."""
+    """What stands between the name and `name_close`: a text, and the pattern of what follows it; or the name again."""
     key_type: str = ""
     """Between the key and the type of its value, in the words of JSON Schema, which `key_close` follows."""
     quotes: tuple[str, str] = ("", "")

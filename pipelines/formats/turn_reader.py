@@ -22,7 +22,7 @@ class Reading:
     """What a reader looks for, worked out once for each format. Immutable."""
 
     def __init__(
-        self, alphabet: Alphabet, blocks: Sequence[Block], thoughts: Reasoning, unsaid: Sequence[str] = ()
+        self, alphabet: Alphabet, blocks: Sequence[Block], thoughts: Reasoning, unsaid: Sequence[str], spoken: str
     ) -> None:
         self.alphabet = alphabet
         self.think, self.thought = (alphabet.stream(text).strip() for text in (thoughts.opener, thoughts.closer))
@@ -32,7 +32,8 @@ class Reading:
         self.opening = {glue.start: (block, glue) for block, glue in reversed(self.blocks) if glue.start}
         self.unsaid = frozenset(map(alphabet.stream, unsaid))
         """Texts that are no part of what is said. One of several tokens shows, as calls do, that no thought goes on."""
-        telling = (*self.opening, *self.unsaid)
+        self.spoken = alphabet.stream(spoken).lstrip()
+        telling = (*self.opening, *self.unsaid, self.think)
         self.certain = [text for text in telling if len(text) > 1 and not alphabet.signs.isdisjoint(text)]
         self.leading = [(block, glue) for block, glue in self.blocks if not glue.start]
         self.of_calls = frozenset().union(*(glue.signs for _, glue in self.blocks))
@@ -99,20 +100,33 @@ class TurnReader:
         if self._block is not None:
             return []
         wanted = self._wanted()
-        found = [(at + len(text), at, text) for text in wanted if (at := self._unread.find(text)) >= 0]
+        places = [(text, *self._find(text)) for text in wanted]
+        found = [(at + len(text), at, text) for text, at, is_sure in places if is_sure]
         signs = self._reading.alphabet.signs
         if not signs.isdisjoint(self._unread):
             at = next(place for place, each in enumerate(self._unread) if each in signs)
             if not any(_may_hold(text, self._unread, at) for text in wanted):
                 found.append((at + 1, at, self._unread[at]))
-        if found:
+        doubtful = min((at for _, at, is_sure in places if not is_sure), default=len(self._unread))
+        if found and min(found)[1] <= doubtful:
             _, at, text = min(found)
             events = self._consume(self._take(at))
             self._take(len(text))
             return events + self._on_marker(text)
         held = max((held_back(self._unread, text) for text in wanted), default=0)
-        taken = self._take(len(self._unread) - held)
+        taken = self._take(min(len(self._unread) - held, doubtful))
         return self._consume(taken) if taken else None
+
+    def _find(self, text: str) -> tuple[int, bool]:
+        """Where a marker stands, and whether that is sure; the end and False where it does not."""
+        glue = self._reading.opening[text][1] if text in self._reading.opening else None
+        at = self._unread.find(text)
+        while at >= 0:
+            opens = True if glue is None else glue.opens(self._unread[at + len(text) :])
+            if opens is not False:
+                return at, opens is True
+            at = self._unread.find(text, at + 1)
+        return len(self._unread), False
 
     def _leave_start(self) -> bool:
         """Whether it can be told yet if the turn begins with what only the text shows: reasoning, or a call."""
@@ -127,6 +141,11 @@ class TurnReader:
                 self._thought_once = True
                 return True
             undecided = reading.think.startswith(begun)
+        if reading.spoken:
+            if begun.startswith(reading.spoken):
+                self._unread, self._state = begun[len(reading.spoken) :], _State.TEXT
+                return True
+            undecided = undecided or reading.spoken.startswith(begun)
         for block, glue in reading.leading if self._calls else ():
             begins = block.begins(begun, self._schemas)
             if begins:
@@ -141,18 +160,17 @@ class TurnReader:
     def _wanted(self) -> Sequence[str]:
         """The markers that may come next and that only the text can show."""
         reading = self._reading
-        texts: Sequence[str] = tuple(reading.unsaid)
         if self._state is _State.REASONING:
-            texts = (reading.thought, *reading.certain)
-        elif self._calls:
-            texts = (*reading.opening, *reading.unsaid)
+            texts: Sequence[str] = (reading.thought, *reading.certain)
+        else:
+            texts = (*reading.opening, *reading.unsaid, *reading.certain)
         left_out = () if self._calls else reading.opening
         return [text for text in texts if text not in reading.alphabet.signs and text not in left_out]
 
     def _on_marker(self, marker: str) -> list[TurnEvent]:
         reading = self._reading
         if marker in reading.unsaid:
-            if self._state is _State.REASONING and marker in reading.certain:
+            if self._state is _State.REASONING and marker in (reading.thought, *reading.certain):
                 self._leave_reasoning()
             return []
         if not self._calls and marker in reading.of_calls:

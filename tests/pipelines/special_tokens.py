@@ -203,7 +203,7 @@ SPECIALS: dict[str, Specials] = {
     "mistralai-Ministral-3-14B-Reasoning-2512": _MISTRAL_3,
     "mistralai-Mistral-Nemo-Instruct-2407": _MISTRAL,
     "moonshotai-Kimi-K2": _KIMI,
-    "muse-glimmer": Specials(_words("<|start|> <|message|>"), (), _words("<|eot|> <|eom|>")),
+    "muse-glimmer": Specials(_words("<|start|> <|message|> <|eom|>"), (), _words("<|eot|>")),
     "openai-gpt-oss-120b": Specials(
         _words("<|startoftext|> <|endoftext|> <|start|> <|end|> <|message|> <|channel|> <|constrain|>"),
         ends=_words("<|return|> <|call|>"),

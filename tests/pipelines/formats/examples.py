@@ -42,6 +42,16 @@ def _m3(*calls: str) -> str:
     return "".join((f"{ns}<tool_call>\n", *calls, f"{ns}</tool_call>")).replace("@", ns)
 
 
+def _muse(name: str, inside: str) -> str:
+    return (
+        f'to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n{inside}'
+        "</atem:invoke>\n</atem:function_calls>"
+    )
+
+
+_MUSE_F = _muse("f", '<atem:parameter name="a">b</atem:parameter>\n')
+_MUSE_G = _muse("g", '<atem:parameter name="n">1</atem:parameter>\n')
+
 EXAMPLES = {
     "hermes": Example(
         '<tool_call>\n{"name": "f", "arguments": {"a": "b"}}\n</tool_call>',
@@ -238,6 +248,18 @@ EXAMPLES = {
     ),
     "deepseek-v3.2": _dsml("function_calls"),
     "deepseek-v4": _dsml("tool_calls"),
+    "functionary-v3.2": Example(
+        'f\n{"a": "b"}',
+        'f\n{"a": "b"}>>>g\n{"n": 1}',
+        'f\n{"a" "b"}',
+        first=True,
+        loose=">>> f()",
+    ),
+    "muse-glimmer": Example(
+        _MUSE_F,
+        f"{_MUSE_F}<|eom|><|start|>assistant {_MUSE_G}",
+        _muse("f", "what"),
+    ),
     "lfm2": Example(
         '<|tool_call_start|>[f(a="b")]<|tool_call_end|>',
         '<|tool_call_start|>[f(a="b"), g(n=1)]<|tool_call_end|>',

@@ -31,6 +31,7 @@ REASONS = " ".join(
         "<|think|>",
         "<|open|>",
         "<mm:think>",
+        "to=self",
     )
 )
 """All with which a family's reasoning may begin."""
