@@ -11,7 +11,8 @@ _LIST = Block(PythonicBody(), opener="<|tool_call_start|>", separator=", ", clos
 def detect(surroundings: Surroundings) -> CallFormat | None:
     """The format, if this model's template or vocabulary speaks it: some of the templates write no calls."""
     text = surroundings.template
-    known = "<|tool_list_start|>" in text or _LIST.opener in text or _LIST.opener in surroundings.vocabulary.markers
+    named = any(mark in text for mark in ("<|tool_list_start|>", "List of tools: [", _LIST.opener))
+    known = named or _LIST.opener in surroundings.vocabulary.markers
     return of(surroundings) if known else None
 
 

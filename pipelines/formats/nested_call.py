@@ -17,6 +17,9 @@ _NAME = re.compile(r"\s*([^\s<>\"{}\ud800-\udfff]+)\s*")
 _DEEPEST = 64
 _ITEM = "item"
 
+_Member = tuple[str, Any]
+"""A key, and a text or a list of members."""
+
 
 class NestedCall:
     """One call, without what opens and closes it."""
@@ -91,7 +94,7 @@ class NestedCall:
             raise ValueError("something else stands between the arguments")
         return self._object(members, root, root)
 
-    def _object(self, members: "list[_Member]", schema: Any, root: JsonObject) -> str:
+    def _object(self, members: list[_Member], schema: Any, root: JsonObject) -> str:
         held = described(schema, root)
         properties = held.get("properties")
         known = properties if isinstance(properties, dict) else {}
@@ -104,7 +107,7 @@ class NestedCall:
         )
         return f"{{{', '.join(parts)}}}"
 
-    def _value(self, value: "_Value", schema: Any, root: JsonObject) -> str:
+    def _value(self, value: str | list[_Member], schema: Any, root: JsonObject) -> str:
         kind, held = kind_of(schema, root), described(schema, root)
         if isinstance(value, str):
             text = self._alphabet.shown(value)
@@ -118,10 +121,6 @@ class NestedCall:
         return self._object(value, schema, root)
 
 
-_Value = "str | list[_Member]"
-_Member = tuple[str, "str | list[Any]"]
-
-
 class _Tags:
     """What is left of a text while its tags are read."""
 
@@ -130,7 +129,7 @@ class _Tags:
         self._open = re.compile(rf"\s*{re.escape(mark)}<({KEY.pattern})>")
         self._mark = mark
 
-    def members(self, depth: int) -> "list[_Member]":
+    def members(self, depth: int) -> list[_Member]:
         """The tags that follow each other here, with what stands in them."""
         if depth > _DEEPEST:
             raise ValueError("the arguments are nested too deeply")
@@ -141,10 +140,10 @@ class _Tags:
             found.append((key, self._inside(key, depth)))
         return found
 
-    def _inside(self, key: str, depth: int) -> "str | list[Any]":
+    def _inside(self, key: str, depth: int) -> str | list[_Member]:
         closer = f"{self._mark}</{key}>"
         text, mark, _ = self.left.partition(self._mark)
-        value: str | list[Any] = text
+        value: str | list[_Member] = text
         if mark and not self.left.startswith(closer, len(text)):
             if text.strip():
                 raise ValueError(f"text and tags stand in the argument {key} beside each other")
