@@ -12,6 +12,7 @@ from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import CallReader, Schemas
 from tenuto.pipelines.formats.lark import Rules, in_order, one_of
 from tenuto.pipelines.formats.nested_call import KEY, NestedCall
+from tenuto.pipelines.formats.opened_body import OpenedBody
 from tenuto.pipelines.formats.values import Kind, kind_of, members_of, resolved, value_rule
 from tenuto.sessions.items import JsonObject
 
@@ -25,7 +26,7 @@ _OF_LISTS = frozenset({"type", "items", "minItems", "maxItems"}) | _NOTES
 
 
 @dataclass(frozen=True, slots=True)
-class NestedBody:
+class NestedBody(OpenedBody):
     """`mark`: what stands before each tag."""
 
     mark: str
@@ -39,16 +40,6 @@ class NestedBody:
     def reader(self, alphabet: Alphabet, index: int, schemas: Schemas) -> CallReader:
         """A fresh reader of the turn's call of this number."""
         return NestedCall(alphabet.stream(self.mark), self.name_close, alphabet, index, schemas)
-
-    def begins(self, text: str, schemas: Schemas) -> bool | None:
-        """Something always opens such a call."""
-        del text, schemas
-        return False
-
-    def heads(self, names: Sequence[str]) -> Sequence[str]:
-        """There are none: something always opens such a call."""
-        del names
-        return ()
 
     def rule(self, rules: Rules, tools: Mapping[str, JsonObject]) -> str:
         """Lark for one call of one of these tools, held to these schemas."""

@@ -6,14 +6,13 @@ from typing import Any
 
 from tenuto.pipelines.formats.alphabet import Alphabet
 from tenuto.pipelines.formats.base import Schemas
-from tenuto.pipelines.formats.streams import LONGEST_HEAD, Written
+from tenuto.pipelines.formats.call_so_far import CallReadWhole
 from tenuto.pipelines.formats.tagged_call import as_json
 from tenuto.pipelines.formats.values import Kind, described, kind_of
-from tenuto.pipelines.turns import CallArguments, CallBroken, CallFinished, CallStarted, TurnEvent
 from tenuto.sessions.items import JsonObject
 
 KEY = re.compile(r"[A-Za-z_][\w.-]*")
-_NAME = re.compile(r"\s*([^\s<>\"{}\ud800-\udfff]+)\s*")
+_NAME = r"\s*([^\s<>\"{}\ud800-\udfff]+)\s*"
 _DEEPEST = 64
 _ITEM = "item"
 
@@ -21,67 +20,15 @@ _Member = tuple[str, Any]
 """A key, and a text or a list of members."""
 
 
-class NestedCall:
+class NestedCall(CallReadWhole):
     """One call, without what opens and closes it."""
 
-    rest: str | None = None
     in_string = False
     """Nothing in a value looks like the end of a call but in a vocabulary without the mark."""
 
     def __init__(self, mark: str, name_close: str, alphabet: Alphabet, index: int, schemas: Schemas) -> None:
-        self._written = Written()
-        self._mark, self._name_close, self._alphabet = mark, name_close, alphabet
-        self._index, self._schemas = index, schemas
-        self._head = ""
-        self._name = ""
-        self._odd = False
-
-    @property
-    def text(self) -> str:
-        """All that was written."""
-        return str(self._written)
-
-    @property
-    def started(self) -> bool:
-        """Whether the name was told."""
-        return bool(self._name)
-
-    def push(self, text: str) -> list[TurnEvent]:
-        """Read on."""
-        self._written.add(text)
-        if self._name or self._odd:
-            return []
-        self._head += text
-        name, found, _ = self._head[:LONGEST_HEAD].partition(self._name_close)
-        if not found:
-            self._odd = len(self._head) >= LONGEST_HEAD
-            return []
-        fits = _NAME.fullmatch(name)
-        if fits is None:
-            self._odd = True
-            return []
-        self._name = fits[1]
-        return [CallStarted(self._index, self._name)]
-
-    def close(self) -> list[TurnEvent]:
-        """The call is whole."""
-        try:
-            arguments = self._arguments()
-        except ValueError as error:
-            return [self.broken(str(error))]
-        return [CallArguments(self._index, arguments), CallFinished(self._index, self._name, arguments)]
-
-    def is_whole(self) -> bool:
-        """Whether it could be closed here."""
-        try:
-            self._arguments()
-        except ValueError:
-            return False
-        return True
-
-    def broken(self, reason: str) -> CallBroken:
-        """What is to be told of a call that is none."""
-        return CallBroken(text=self.text, reason=reason, index=self._index if self.started else None)
+        super().__init__(index, re.compile(_NAME + re.escape(name_close)))
+        self._mark, self._name_close, self._alphabet, self._schemas = mark, name_close, alphabet, schemas
 
     def _arguments(self) -> str:
         """The arguments as the text of a JSON object. Raises ValueError with the reason in words."""
