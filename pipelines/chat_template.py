@@ -6,7 +6,7 @@ stand-in in place of a long past. No tokens here.
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, takewhile
@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from tenuto.errors import ModelLoadFailed, TemplateFailed
-from tenuto.pipelines import folding, looking_back, told_tools
+from tenuto.pipelines import content_parts, folding, looking_back, told_tools
 from tenuto.pipelines.item_ends import between, item_ends
 from tenuto.pipelines.known_templates import is_known_not_to_look_back
 from tenuto.pipelines.message_fields import TEXT_ONLY, Sight, message_fields, tool_fields
@@ -99,8 +99,12 @@ class ChatTemplate:
         except (*_TEMPLATE_ERRORS, SyntaxError) as error:
             raise ModelLoadFailed(f"the model's chat template cannot be read: {error}") from error
         self._takes = folding.Takes()
+        self._parted: Collection[str] = ()
         self._mapped_arguments = False
         self._offer = taken(self._takes_offer, [_PROBE_TOOL])
+        self._parted = content_parts.found_out(self._places)
+        if self._parted:  # what it has refused may have been texts, and not how tools were offered
+            self._offer = taken(self._takes_offer, [_PROBE_TOOL])
         self._mapped_arguments = self._wants_mapped()
         self._takes = folding.found_out(self._writes)
         self.takes_images = self._places_image(UserItem("x", (_IMAGE,)))
@@ -246,7 +250,7 @@ class ChatTemplate:
             variables = {name: table.setting(value) for name, value in self.variables.values.items()}
             text = self._template.render(
                 **{**self._special_texts, **self._offer.variables(table, offered), **variables},
-                messages=folding.folded(table, messages, self._takes),
+                messages=content_parts.parted(folding.folded(table, messages, self._takes), self._parted),
                 add_generation_prompt=opening,
             )
             return table.split(text)
@@ -300,6 +304,21 @@ class ChatTemplate:
         places = list(dict.fromkeys(owners))
         return places == sorted(places)
 
+    def _places(self, items: Sequence[Item], parted: Collection[str]) -> bool:
+        """Whether each item of a conversation has a place where the contents of these roles are lists of parts."""
+        other = copy.copy(self)
+        other._parted = parted
+        tools = [_PROBE_TOOL] if any(isinstance(item, ToolResultItem) for item in items) else []
+        for mapped in _BOTH if tools else (False,):
+            try:
+                parts = other._render(items, tools, opening=True, mapped=mapped)
+            except TemplateFailed:
+                continue
+            owners = {part.owner for part in parts if isinstance(part, Placeholder)}
+            if owners >= set(range(len(items))) and not any(map(content_parts.shows_list, _texts(parts))):
+                return True
+        return False
+
     def _places_image(self, *items: Item) -> bool:
         try:
             parts = self._render(items, [_PROBE_TOOL], opening=True)
@@ -315,6 +334,10 @@ class ChatTemplate:
             return ""
         last = parts[-1] if parts else ""
         return "" if isinstance(last, Placeholder) else last
+
+
+def _texts(parts: Sequence[Part]) -> Iterator[str]:
+    return (part.content if isinstance(part, Placeholder) else part for part in parts)
 
 
 def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:
