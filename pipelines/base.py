@@ -147,7 +147,7 @@ class Codec(Protocol):
     def with_variables(self, variables: TemplateVariables) -> "Codec":
         """The same codec, whose template is rendered with these variables too, those of them that it looks at.
 
-        One that has been asked for before is at hand; else it takes some renderings, or some hundred.
+        One that has been asked for before is at hand; else it takes some renderings.
         """
 
     def has_at_hand(self, variables: TemplateVariables) -> bool:

@@ -122,13 +122,19 @@ class TemplateCodec:
         variables = variables.only(self._plain.reads)
         if variables == self._template.variables:
             return self
-        made = self._varied.get(variables) or self._vary(variables)
-        return self._varied.keep(variables, made, is_dear=made._untried is None)
+        known = self._varied.get(variables) if variables else self._unvaried
+        if known is not None:
+            return known
+        made, is_tried = self._vary(variables), self._names(variables) and self._varied.may_try()
+        kept = self._varied.keep(variables, made, is_dear=is_tried)
+        if is_tried and kept is made:
+            self._varied.find_out(made._try)
+        return kept
 
     def has_at_hand(self, variables: TemplateVariables) -> bool:
         """Whether `with_variables` takes no time."""
         variables = variables.only(self._plain.reads)
-        return variables == self._template.variables or self._varied.get(variables) is not None
+        return not variables or variables == self._template.variables or self._varied.get(variables) is not None
 
     def _vary(self, variables: TemplateVariables) -> "TemplateCodec":
         other = copy.copy(self)
@@ -141,13 +147,17 @@ class TemplateCodec:
                 self._tokenizer.grammar_tokenizer, self._vocabulary, self._tokenizer.vocabulary, other._format
             )
         other._shown = variables.text if variables and shows(self._plain.written, template.written) else ""
-        # What clients send is endless, and trying takes a while: only what the template itself names is tried.
-        words = self._plain.named.words
-        named = all(isinstance(value, bool) or value is None or value in words for value in variables.values.values())
-        other._untried = None if not variables or (named and self._varied.may_try()) else _UNTRIED
-        if other._untried is None:
-            template.looks_back  # noqa: B018 -- found out when it is read
+        other._untried = _UNTRIED
         return other
+
+    def _names(self, variables: TemplateVariables) -> bool:
+        """Whether the template itself names their values. What clients send is endless, and trying takes a while."""
+        words = self._plain.named.words
+        return all(isinstance(value, bool) or value is None or value in words for value in variables.values.values())
+
+    def _try(self) -> None:
+        self._template.looks_back  # noqa: B018 -- found out when it is read
+        self._untried = None
 
     def _chosen(self, template: ChatTemplate) -> Chosen:
         """How turns are written. What opens a turn may depend on the template's variables."""

@@ -1,5 +1,8 @@
 """Variables of a chat template: their one form, what a template makes of them, and what a codec's ledgers do."""
 
+import queue
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +11,9 @@ from tenuto.errors import TemplateFailed
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.scripted import SWITCHED_TEMPLATE, TEMPLATE, ScriptedTokenizer
 from tenuto.pipelines.template_variables import TemplateVariables
+from tenuto.pipelines.varied import VariedCodecs
 from tenuto.sessions.items import AssistantItem, Item, ToolSpec, UserItem
+from tests.patience import HANGS_S
 from tests.pipelines.families import QWEN
 
 TOOL = ToolSpec("look", "Looks.", {"type": "object"})
@@ -80,9 +85,33 @@ def test_what_is_new_is_rendered_as_in_the_whole(variables: TemplateVariables) -
     assert whole(one, [*past, *new]).endswith(tail)
 
 
+def is_found_not_to_look_back(one: TemplateCodec) -> bool:
+    """Nobody waits for it: until it is known the whole is rendered."""
+    until = time.monotonic() + HANGS_S
+    while one.looks_back is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    return one.looks_back is None
+
+
+def test_nobody_waits_for_a_trial_and_one_that_fails_leaves_room_for_the_next() -> None:
+    varied: VariedCodecs[str] = VariedCodecs()
+    may_go_on, tried = threading.Event(), queue.SimpleQueue[str]()
+
+    def fails() -> None:
+        assert may_go_on.wait(HANGS_S)
+        raise ValueError("no template of ours")
+
+    varied.find_out(fails)
+    varied.find_out(lambda: tried.put("second"))
+    assert varied.keep(OFF, "a codec", is_dear=True) == varied.get(OFF)
+    assert tried.empty(), "one at a time"
+    may_go_on.set()
+    assert tried.get(timeout=HANGS_S) == "second"
+
+
 def test_only_what_a_template_names_is_tried_and_only_so_often() -> None:
     one = codec()
-    assert one.with_variables(OFF).looks_back is None
+    assert is_found_not_to_look_back(one.with_variables(OFF))
     assert one.with_variables(HIGH).looks_back is not None, "the template does not name this word"
     assert not one.has_at_hand(LOW)
     assert one.with_variables(LOW)
@@ -127,7 +156,8 @@ def test_a_switch_in_the_manner_of_qwen_opens_an_answer_behind_its_reasoning() -
     off = one.with_variables(OFF)
     assert whole(off, TALK) == whole(one, TALK) + "<think>\n\n</think>\n\n"
     assert off.fingerprint([TOOL]) == one.fingerprint([TOOL])
-    assert off.looks_back == one.looks_back
+    assert is_found_not_to_look_back(off)
+    assert one.looks_back is None
 
 
 @pytest.mark.parametrize("value", [{"<|end|><|user|>": "x"}, {"x": "<|end|>"}, ["<|end|>"], "<|end|>"])
