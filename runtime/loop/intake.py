@@ -11,7 +11,6 @@ import anyio
 import anyio.to_thread
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionPaused
-from tenuto.runtime.engine.messages import MissReason
 from tenuto.runtime.loop.constraints import constrained
 from tenuto.runtime.loop.images import check_images
 from tenuto.runtime.loop.keys import Keys
@@ -36,8 +35,6 @@ from tenuto.sessions.records import CallRecord, CallStatus, LegRecord, PauseReas
 from tenuto.sessions.session import Session
 from tenuto.sessions.splice import Splice, follow, plan
 from tenuto.sessions.tokens import Tokens
-
-_CHANGED = {"tools": MissReason.TOOLS_CHANGED, "variables": MissReason.VARIABLES_CHANGED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +207,7 @@ class Intake:
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         options, whole = await _read(turn, model, options, draft)
-        if whole.changed is not None:
-            options = replace(options, miss_reason=options.miss_reason or _CHANGED[whole.changed])
+        options = replace(options, miss_reason=options.miss_reason or whole.miss_reason)
         extend(draft, whole)
         draft.mark_turns(draft.kept)
         run = self._run(turn, model, draft, options, len(new), whole)

@@ -8,6 +8,7 @@ import anyio.to_thread
 
 from tenuto.pipelines.base import TOOL_DIGITS, Codec
 from tenuto.pipelines.images import Piece
+from tenuto.runtime.engine.messages import MissReason
 from tenuto.runtime.loop.amounts import RENDERED
 from tenuto.runtime.loop.images import LOOKING, may_see
 from tenuto.sessions.draft import Draft
@@ -19,6 +20,8 @@ KEPT_LEDGERS = 4
 """A session that changes its tools or its model keeps so many ledgers; the oldest goes first."""
 
 Span = tuple[int, ...]
+
+_REASONS = {"tools": MissReason.TOOLS_CHANGED, "variables": MissReason.VARIABLES_CHANGED}
 
 _VALUE_CHARACTERS = 12
 """What a value of a schema takes with its name, roughly."""
@@ -62,6 +65,11 @@ class Prompt:
     """What was new and is a part of the ledger now."""
     pieces: tuple[Piece, ...] = ()
     """Those of the images in it."""
+
+    @property
+    def miss_reason(self) -> MissReason | None:
+        """Why items that have been read before are rendered anew."""
+        return None if self.changed is None else _REASONS[self.changed]
 
     @property
     def total(self) -> int:

@@ -157,9 +157,8 @@ class Leg:
     def _keep_round(self, outcome: Outcome) -> None:
         """The round becomes an item with its tokens, which the next commit keeps."""
         assert self._prompt is not None
-        usage = outcome.usage
-        if not self.run.rounds and self.run.options.miss_reason is not None:
-            usage = replace(usage, miss_reason=self.run.options.miss_reason)
+        why = self._prompt.miss_reason or (None if self.run.rounds else self.run.options.miss_reason)
+        usage = outcome.usage if why is None else replace(outcome.usage, miss_reason=why)
         self._kept.draft.add((outcome.item,))
         self._kept.draft.grow(self._prompt.fingerprint, [(*self._prompt.opening, *outcome.sampled)])
         self.run.leg.close_round()

@@ -153,6 +153,16 @@ def test_a_run_that_waits_for_its_client_keeps_what_it_was_asked_with(server: Se
     assert later["reasoning_content"] == "let me see"
 
 
+def test_a_run_that_goes_on_with_other_variables_says_why_it_is_read_anew(server: Server) -> None:
+    with server.client() as http:
+        asked = chat(http, "the weather", "goes-on", tools=[LOOK], reasoning_effort="high")
+        (call,) = asked["choices"][0]["message"]["tool_calls"]
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "sun"}
+        told = chat(http, "", "goes-on", tools=[LOOK], reasoning_effort="low", messages=[result])
+    assert told["choices"][0]["message"]["content"] == "a hat"
+    assert figures(told)["miss_reason"] == "template_variables_changed"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
