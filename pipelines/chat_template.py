@@ -6,7 +6,7 @@ stand-in in place of a long past. No tokens here.
 
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, takewhile
@@ -24,6 +24,7 @@ from tenuto.pipelines.placeholders import Part, Placeholder, PlaceholderTable, t
 from tenuto.pipelines.stand_in import stand_in
 from tenuto.pipelines.template_budget import Overrun
 from tenuto.pipelines.template_environment import BoundedEnvironment, BoundedTemplate
+from tenuto.pipelines.template_parts import joined, require_places, shown
 from tenuto.pipelines.template_variables import NO_VARIABLES, RESERVED, TemplateVariables
 from tenuto.sessions.items import (
     AssistantItem,
@@ -145,7 +146,7 @@ class ChatTemplate:
         except TemplateFailed:
             return True
         owners = {part.owner for part in called if isinstance(part, Placeholder)}
-        return list(map(_shown, alone)) != list(map(_shown, offered)) or len(_PROBE) - 1 in owners
+        return list(map(shown, alone)) != list(map(shown, offered)) or len(_PROBE) - 1 in owners
 
     @cached_property
     def looks_back(self) -> str | None:
@@ -167,7 +168,7 @@ class ChatTemplate:
     def written(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> list[list[str]]:
         """What `suffix` gives after the whole past, as text: two renderings can be compared. Raises TemplateFailed."""
         suffix = self._suffix(before, new, tools)
-        return [list(map(_shown, span)) for span in suffix.spans]
+        return [list(map(shown, span)) for span in suffix.spans]
 
     def suffix(
         self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec], *, whole: bool = False
@@ -206,12 +207,12 @@ class ChatTemplate:
             takewhile(lambda part: not (isinstance(part, Placeholder) and part.owner == owner), suffix.items[place])
         )
         text = lead.pop() if lead and not isinstance(lead[-1], Placeholder) else ""
-        return (*lead, _joined(text, invitation))
+        return (*lead, joined(text, invitation))
 
     def _suffix(self, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> Suffix:
         items = [*before, *new]
         parts = self._render(items, tools, opening=True)
-        _require_places(items, len(before), parts)
+        require_places(items, len(before), parts)
         ends = item_ends(items, parts, self._closings)
         places = [ends[len(before) - 1] if before else (0, 0), *ends[len(before) :], (len(parts), 0)]
         spans = [between(parts, begin, end) for begin, end in pairwise(places)]
@@ -233,7 +234,7 @@ class ChatTemplate:
             return ""
         places = [place for place, part in enumerate(parts) if isinstance(part, Placeholder) and part.owner == 0]
         turn = parts[places[-1] + 1 :] if places else parts
-        return "".join(map(_shown, turn))
+        return "".join(map(shown, turn))
 
     def tool_json(self, tools: Sequence[ToolSpec]) -> str:
         """The JSON of a tool list, as templates see it."""
@@ -297,7 +298,7 @@ class ChatTemplate:
         """Whether the template takes a conversation and has a place for each item, one after the other."""
         try:
             parts = self._render(items, [], opening=True)
-            _require_places(items, 0, parts)
+            require_places(items, 0, parts)
         except TemplateFailed:
             return False
         owners = [part.owner for part in parts if isinstance(part, Placeholder) and part.owner is not None]
@@ -315,7 +316,7 @@ class ChatTemplate:
             except TemplateFailed:
                 continue
             owners = {part.owner for part in parts if isinstance(part, Placeholder)}
-            if owners >= set(range(len(items))) and not any(map(content_parts.shows_list, _texts(parts))):
+            if owners >= set(range(len(items))) and not any(map(content_parts.shows_list, map(shown, parts))):
                 return True
         return False
 
@@ -334,33 +335,3 @@ class ChatTemplate:
             return ""
         last = parts[-1] if parts else ""
         return "" if isinstance(last, Placeholder) else last
-
-
-def _texts(parts: Sequence[Part]) -> Iterator[str]:
-    return (part.content if isinstance(part, Placeholder) else part for part in parts)
-
-
-def _require_places(items: Sequence[Item], since: int, parts: Sequence[Part]) -> None:
-    """A template that leaves a message out would make the model answer something else."""
-    placed = {part.owner for part in parts if isinstance(part, Placeholder)}
-    for index, item in enumerate(items[since:], since):
-        if (
-            index not in placed
-            and not isinstance(item, AssistantItem)
-            and not (item.kind == "system" and not item.text)
-        ):
-            role = item.kind.replace("_", " ")
-            raise TemplateFailed(
-                f"the model's chat template does not render the {role} message at item {index}", "messages"
-            )
-
-
-def _shown(part: Part) -> str:
-    return part.content if isinstance(part, Placeholder) else part
-
-
-def _joined(text: str, invitation: str) -> str:
-    """A text up to where the invitation begins in it, be it cut at the text's end, and then the invitation."""
-    places = range(len(text) + 1)
-    begins = (place for place in places if text.startswith(invitation[: len(text) - place], place))
-    return text[: next(begins)] + invitation if invitation else text
