@@ -4,6 +4,7 @@ A pipeline brings a Tokenizer; everything above it is the same for all of them.
 """
 
 import copy
+import weakref
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -84,6 +85,7 @@ class TemplateCodec:
         self._untried: str | None = None
         self._shown = ""
         self._varied: VariedCodecs[TemplateCodec] = VariedCodecs()
+        self._unvaried = weakref.ref(self)
         self._wanted_format = tool_format
         self.tool_format = self._chosen(self._template)
         """The format of the model's turns, and why it was taken."""
@@ -122,10 +124,10 @@ class TemplateCodec:
         variables = variables.only(self._plain.reads)
         if variables == self._template.variables:
             return self
-        known = self._varied.get(variables) if variables else self._unvaried
+        known = self._varied.get(variables) if variables else self._unvaried()
         if known is not None:
             return known
-        made, is_tried = self._vary(variables), self._names(variables) and self._varied.may_try()
+        made, is_tried = self._vary(variables), self._is_tried(variables)
         kept = self._varied.keep(variables, made, is_dear=is_tried)
         if is_tried and kept is made:
             self._varied.find_out(made._try)
@@ -147,13 +149,15 @@ class TemplateCodec:
                 self._tokenizer.grammar_tokenizer, self._vocabulary, self._tokenizer.vocabulary, other._format
             )
         other._shown = variables.text if variables and shows(self._plain.written, template.written) else ""
-        other._untried = _UNTRIED
+        other._untried = _UNTRIED if variables else None
         return other
 
-    def _names(self, variables: TemplateVariables) -> bool:
-        """Whether the template itself names their values. What clients send is endless, and trying takes a while."""
-        words = self._plain.named.words
-        return all(isinstance(value, bool) or value is None or value in words for value in variables.values.values())
+    def _is_tried(self, variables: TemplateVariables) -> bool:
+        """Whether these are tried: what clients send is endless, and trying takes a while, so only values that the
+        template itself names are."""
+        words, values = self._plain.named.words, variables.values.values()
+        is_named = all(isinstance(value, bool) or value is None or value in words for value in values)
+        return bool(variables) and is_named and self._varied.may_try()
 
     def _try(self) -> None:
         self._template.looks_back  # noqa: B018 -- found out when it is read

@@ -71,10 +71,19 @@ class Entry:
         present = [] if self.loaded is None else [self.loaded]
         return [*self.leaving, *(version.memory for version in (*self.retired, *present))]
 
+    def follow(self, available: Available) -> None:
+        """A catalogue has this of it now."""
+        self.available, self.named = available, available.source
+
     @property
-    def stays(self) -> int:
-        """The bytes of its present version; those of a pinned one are counted with all that are pinned."""
-        return 0 if self.loaded is None or self.is_pinned else self.loaded.memory.nbytes
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self.waiters) or self.is_swapping
+
+    @property
+    def finishing(self) -> list[Loaded]:
+        """The versions before this one that are kept for runs that wait, the oldest first."""
+        return [old for old in self.retired if old.model.uses.closed is None]
 
     @property
     def may_go(self) -> bool:

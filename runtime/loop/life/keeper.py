@@ -31,6 +31,8 @@ from tenuto.sessions.shares import Shares
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.5
+MOST_FINISHING = 2
+"""How many versions of a model are kept for runs that wait. Those of older ones go on with the present one."""
 RETRY_S = 5.0
 """A load that failed is tried again by requests that come after so long; those before hear what went wrong."""
 
@@ -98,7 +100,7 @@ class Keeper(Table):
             return entry.loaded.model
         now = time.monotonic()
         if entry.state is ModelState.FAILED and entry.error is not None and now - entry.since < RETRY_S:
-            raise entry.error
+            raise _anew(entry.error)
         if self._is_closed:
             raise ShuttingDown("the server is stopping")
         waiter = Waiter()
@@ -124,10 +126,10 @@ class Keeper(Table):
         with anyio.move_on_after(wait_s):
             await waiter.done.wait()
         if waiter.error is not None:
-            raise waiter.error
+            raise _anew(waiter.error)
         if not waiter.done.is_set():
             why = self._room.told()
-            if entry.state is ModelState.LOADING and entry.doing != FOR_ROOM:
+            if entry.doing not in ("", FOR_ROOM):
                 why = f"{entry.doing} for longer than {wait_s:g} s"
             raise NoRoomForModel(f"the room for the model {entry.available.id!r} ({why})", RETRY_S)
 
@@ -175,48 +177,43 @@ class Keeper(Table):
 
         Raises:
             Conflict: it is being loaded or unloaded.
-            ModelLoadFailed: it cannot be loaded; NoRoomForModel: there was no room for both.
+            ModelLoadFailed: it cannot be loaded, or makes something else; NoRoomForModel: there was no room for both.
         """
         entry = self._entry(id)
-        new = replace(entry.available, source=source, version="" if source == entry.named else source)
-        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
-            await self._load_as(entry, new)
-            return
-        if entry.state is not ModelState.LOADED or entry.is_swapping or entry.retired:
+        if entry.is_swapping or entry.state in (ModelState.LOADING, ModelState.UNLOADING):
             raise Conflict(
-                f"the model {id!r} is {entry.state} or being replaced; load it, or try again when that is done"
+                f"the model {id!r} is {'being replaced' if entry.is_swapping else entry.state}; try again when that is"
+                " done"
             )
+        new = replace(entry.available, source=source, version="" if source == entry.named else source)
+        waiter = Waiter()
+        self._start(partial(self._swap, entry, new, waiter))
         entry.is_swapping = True
-        placeholder, waiter = Entry(new), Waiter()
-        self._start(partial(self._swap, entry, placeholder, waiter))
+        if entry.state is not ModelState.LOADED:
+            entry.on(ModelTrigger.LOAD)
         try:
-            await self._done(waiter, placeholder, self.settings.wait_s)
+            await self._done(waiter, entry, self.settings.wait_s)
         except BaseException:
-            self._room.withdraw(placeholder)
+            self._room.withdraw(entry)
             raise
 
-    async def _load_as(self, entry: Entry, new: Available) -> None:
-        """Load another version of a model that is not loaded. A failed load changes nothing."""
-        before, entry.available, entry.since = entry.available, new, -RETRY_S
+    async def _swap(self, entry: Entry, new: Available, waiter: Waiter) -> None:
+        loaded: Loaded | None = None
         try:
-            (await self.loaded_for(before.id, _COMMAND)).uses.give_back()
-        except BaseException:
-            entry.available = before
-            entry.since = -RETRY_S
-            raise
-
-    async def _swap(self, entry: Entry, placeholder: Entry, waiter: Waiter) -> None:
-        try:
-            loaded = await self._versions.load(placeholder, entry)
+            loaded = await self._versions.load(entry, new)
         except TenutoError as error:
             waiter.error = error
-        else:
-            if loaded is not None:
-                self._replace(entry, loaded)
         finally:
             entry.is_swapping = False
             waiter.done.set()
-            self._room.arrange()
+        if loaded is None:
+            if entry.state is ModelState.LOADING:
+                self._abandon(entry)
+        elif entry.loaded is None:
+            self._ready(entry, loaded)
+        else:
+            self._replace(entry, loaded, entry.loaded)
+        self._room.arrange()
 
     def keep(self, id: str, keep_s: float | None) -> None:
         """From now on a model stays loaded for so long without use, where requests decide that; None: until its room is
@@ -240,12 +237,12 @@ class Keeper(Table):
 
     def _nobody(self, entry: Entry) -> None:
         """One has left who waited: a load for nobody that still waits for room is given up."""
-        if not entry.waiters and entry.state is ModelState.LOADING:
+        if entry.state is ModelState.LOADING and not entry.is_wanted:
             self._room.withdraw(entry)
 
     async def _load(self, entry: Entry) -> None:
         try:
-            loaded = await self._versions.load(entry)
+            loaded = await self._versions.load(entry, entry.available)
         except TenutoError as error:
             entry.error = error
             entry.on(ModelTrigger.FAIL)
@@ -254,19 +251,30 @@ class Keeper(Table):
             self._refuse(entry, error)
             return
         if loaded is None:
-            entry.on(ModelTrigger.ABANDON)
-            if entry.waiters:  # they came at this moment
-                self._begin(entry)
-            return
-        entry.loaded = loaded
-        entry.loads += 1
+            self._abandon(entry)
+        else:
+            self._ready(entry, loaded)
+
+    def _abandon(self, entry: Entry) -> None:
+        entry.on(ModelTrigger.ABANDON)
+        if entry.waiters:  # they came at this moment, or while a version was read that cannot be loaded
+            self._begin(entry)
+
+    def _ready(self, entry: Entry, loaded: Loaded) -> None:
+        self._put(entry, loaded)
         entry.on(ModelTrigger.READY)
-        loaded.model.uses.changed = self._room.arrange
         waiters, entry.waiters = entry.waiters, []
         for waiter in waiters:
             loaded.model.uses.take()
             waiter.model = loaded.model
             waiter.done.set()
+
+    def _put(self, entry: Entry, loaded: Loaded) -> None:
+        """From now on this is the present version."""
+        entry.loaded, entry.error = loaded, None
+        entry.available = replace(loaded.available, kind=loaded.model.kind)
+        entry.loads += 1
+        loaded.model.uses.changed = self._room.arrange
 
     def _refuse(self, entry: Entry, error: TenutoError) -> None:
         waiters, entry.waiters = entry.waiters, []
@@ -292,19 +300,17 @@ class Keeper(Table):
         if entry.waiters:
             self._begin(entry)
 
-    def _replace(self, entry: Entry, loaded: Loaded) -> None:
-        old = entry.loaded
-        assert old is not None, "what is replaced is loaded"
-        entry.loaded, entry.available = loaded, loaded.available
-        entry.loads += 1
-        loaded.model.uses.changed = self._room.arrange
+    def _replace(self, entry: Entry, loaded: Loaded, old: Loaded) -> None:
+        self._put(entry, loaded)
+        for finishing in entry.finishing[: -MOST_FINISHING + 1 or None]:
+            finishing.model.uses.closed = entry.available.id
         entry.retired.append(old)
         self._group.start_soon(self._retire, entry, old.model.uses, old.memory)
 
     async def _retire(self, entry: Entry, uses: Uses, memory: Memory) -> None:
-        """Keep a version as long as runs go on with it, then free it."""
+        """Keep a version as long as runs go on with it and there is room, then free it."""
         for _ in range(int(self.settings.finish_s / TICK_S) if self.settings.finishes else 0):
-            if not uses.waits:
+            if not uses.waits or uses.closed is not None:
                 break
             await anyio.sleep(TICK_S)
         uses.closed = entry.available.id
@@ -323,6 +329,11 @@ class Keeper(Table):
 
 
 _COMMAND = "a command"
+
+
+def _anew(error: TenutoError) -> TenutoError:
+    """One error for each who is told: an error that is raised holds what its reader held, for as long as it is kept."""
+    return type(error)(str(error))
 
 
 def _idle(entries: Iterable[Entry], now: float) -> list[Entry]:

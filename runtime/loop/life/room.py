@@ -35,16 +35,16 @@ class Room:
         self._accountant, self._entries, self._unload = accountant, entries, unload
         self._claims: deque[Claim] = deque()
 
-    def claim(self, entry: Entry, nbytes: int, beside: int = 0) -> Claim:
-        """Claim so much for a load, `beside` so much that stays until it is done.
+    def claim(self, entry: Entry, nbytes: int) -> Claim:
+        """Claim so much for a load, beside the present version where there is one.
 
         Raises:
             ModelLoadFailed: it would not fit if everything else that can go had gone.
         """
-        budget = self._accountant.budget
+        budget, present = self._accountant.budget, self._held(entry)
         pinned = sum(self._held(one) for one in self._entries() if one.is_pinned and one is not entry)
-        if budget is not None and nbytes + pinned + beside > budget:
-            both = f" beside the version before, which holds {beside}" if beside else ""
+        if budget is not None and nbytes + present + pinned > budget:
+            both = f" beside the version before, which holds {present}" if present else ""
             others = f", of which pinned models hold {pinned}" if pinned else ""
             raise ModelLoadFailed(
                 f"{entry.available.id} takes up to {nbytes} bytes with its caches{both}, and the budget of all models"
@@ -85,13 +85,28 @@ class Room:
         return f"{needed}{used} of {budget} are held; in use: {', '.join(users) or 'none'}"
 
     def _make(self, claim: Claim) -> None:
-        """Let models give way: those that nobody uses, the one used longest ago first; then, after a while, others."""
+        """Let models give way: those that nobody uses, the one used longest ago first; then, after a while, versions
+        that are kept for runs that wait, and models in use."""
         short = self._accountant.short(claim.nbytes) - self._on_its_way()
         loaded = [one for one in self._entries() if one.may_go]
         idle = sorted((one for one in loaded if not one.in_use), key=lambda one: one.last_used)
-        busy = sorted((one for one in loaded if one.in_use), key=lambda one: one.since)
-        is_late = time.monotonic() - claim.since >= FAIR_S
-        for one in [*idle, *(busy if is_late else [])]:
+        for one in idle:
+            if short <= 0:
+                return
+            short -= self._held(one)
+            self._unload(one)
+        now = time.monotonic()
+        if now - claim.since < FAIR_S:
+            return
+        finishing = ((entry, old) for entry in self._entries() for old in entry.finishing)
+        for entry, old in [*finishing]:
+            if short <= 0:
+                return
+            short -= old.memory.nbytes
+            old.model.uses.closed = entry.available.id
+        # Who has just got a model has not yet begun to use it.
+        busy = [one for one in loaded if one.in_use and now - one.since >= FAIR_S]
+        for one in sorted(busy, key=lambda one: one.since):
             if short <= 0:
                 return
             short -= self._held(one)
@@ -102,7 +117,7 @@ class Room:
         for one in self._entries():
             found += self._held(one) if one.state is ModelState.UNLOADING else 0
             found += sum(memory.nbytes for memory in one.leaving)
-            found += sum(old.memory.nbytes for old in one.retired if old.model.uses.closed is not None)
+            found += sum(old.memory.nbytes for old in one.retired if old not in one.finishing)
         return found
 
     def _held(self, entry: Entry) -> int:

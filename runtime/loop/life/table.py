@@ -23,17 +23,21 @@ class Table:
 
     def known(self) -> Sequence[Known]:
         """All models."""
-        own = [_known(entry.available) for entry in list(self._entries.values())]
-        ids = {one.id for one in own}
+        own = {id: entry.available for id, entry in list(self._entries.items()) if not _follows(entry)}
         more = () if self._catalogue is None else self._catalogue.list()
-        return [*own, *(_known(one) for one in more if one.id not in ids)]
+        return [_known(one) for one in [*own.values(), *(one for one in more if one.id not in own)]]
 
     def find(self, id: str) -> Known | None:
         """One of them."""
-        if (entry := self._entries.get(id)) is not None:
-            return _known(entry.available)
-        found = None if self._catalogue is None else self._catalogue.find(id)
+        found = self._available(id)
         return None if found is None else _known(found)
+
+    def _available(self, id: str) -> Available | None:
+        """What would be loaded, or is. A catalogue may have another version of what it had, or have it no more."""
+        entry = self._entries.get(id)
+        if entry is not None and not _follows(entry):
+            return entry.available
+        return None if self._catalogue is None else self._catalogue.find(id)
 
     def loaded(self, id: str) -> AnyModel | None:
         """A model that is loaded and takes requests."""
@@ -64,9 +68,8 @@ class Table:
     def standing(self, id: str) -> Standing:
         """Where one stands. Event-loop thread only. Raises NotFound."""
         entry = self._entries.get(id)
-        if entry is None:
-            entry = self._made(self._found(id))
-        known = _known(entry.available)
+        available = self._found(id) if entry is None else self._available(id) or entry.available
+        entry, known = entry or self._made(available), _known(available)
         return Standing(
             known.id,
             known.kind,
@@ -80,7 +83,7 @@ class Table:
             entry.keep_s,
             entry.doing if entry.state is ModelState.LOADING else "",
             None if entry.error is None else str(entry.error),
-            entry.available.version,
+            available.version,
             len(entry.retired),
         )
 
@@ -99,16 +102,24 @@ class Table:
         return Entry(available, keep_s=self.settings.keep_s, is_pinned=available.id in self.settings.pins)
 
     def _entry(self, id: str) -> Entry:
-        """The entry of a model; one of the catalogue gets one now. Raises NotFound."""
-        if id not in self._entries:
-            self._entries[id] = self._made(self._found(id))
-        return self._entries[id]
+        """The entry of a model; one of the catalogue gets one now, or its present version. Raises NotFound."""
+        found = self._found(id)
+        entry = self._entries.setdefault(id, self._made(found))
+        if _follows(entry):
+            entry.follow(found)
+        return entry
 
     def _found(self, id: str) -> Available:
-        found = None if self._catalogue is None else self._catalogue.find(id)
+        found = self._available(id)
         if found is None:
             raise NotFound("model", id, [known.id for known in self.known()])
         return found
+
+
+def _follows(entry: Entry) -> bool:
+    """Whether a catalogue says what is loaded next: where it is not loaded, and nothing else was put in its place."""
+    available, rests = entry.available, entry.state in (ModelState.AVAILABLE, ModelState.FAILED)
+    return rests and not available.is_named and available.source == entry.named
 
 
 def _versions(entry: Entry) -> list[Loaded]:

@@ -8,8 +8,8 @@ import anyio
 from tenuto.errors import ModelLoadFailed, TenutoError
 from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry
-from tenuto.runtime.loop.life.loading import Loaded, Loads, Memory
-from tenuto.runtime.loop.life.room import Room
+from tenuto.runtime.loop.life.loading import Available, Loaded, Loads, Memory
+from tenuto.runtime.loop.life.room import Claim, Room
 from tenuto.runtime.loop.uses import Uses
 
 logger = logging.getLogger(__name__)
@@ -30,30 +30,36 @@ class Versions:
         self._reading = anyio.CapacityLimiter(MOST_READING)
         self._count = 0
 
-    async def load(self, entry: Entry, beside: Entry | None = None) -> Loaded | None:
-        """Load what an entry says; None where nobody wants it any more. The bytes are held by what is loaded.
-
-        `beside`: what it is to replace, which stays until then.
+    async def load(self, entry: Entry, available: Available) -> Loaded | None:
+        """Load a version of a model; None where nobody wants it any more. The bytes are held by what is loaded.
 
         Raises:
             ModelLoadFailed: nothing is held.
         """
-        id = entry.available.id
         try:
-            return await self._load(entry, beside)
-        except TenutoError as error:
+            return await self._load(entry, available)
+        except ModelLoadFailed as error:
             _let_go(error)
             raise
-        except Exception as error:
-            logger.exception("the model %s cannot be loaded", id)
+        except TenutoError as error:
             _let_go(error)
-            raise ModelLoadFailed(f"{id} cannot be loaded: internal error; the server's log has the details") from error
+            raise ModelLoadFailed(str(error)) from error
+        except Exception as error:
+            logger.exception("the model %s cannot be loaded", available.id)
+            _let_go(error)
+            raise ModelLoadFailed(
+                f"{available.id} cannot be loaded: internal error; the server's log has the details"
+            ) from error
+        finally:
+            entry.doing = ""
 
-    async def _load(self, entry: Entry, beside: Entry | None) -> Loaded | None:
+    async def _load(self, entry: Entry, available: Available) -> Loaded | None:
         entry.doing = "it is looked for"
-        prepared = await self._loads.prepare(entry.available, self._accountant.budget)
+        prepared = await self._loads.prepare(available, self._accountant.budget)
+        if not entry.is_wanted:
+            return None
         entry.doing = FOR_ROOM
-        claim = self._room.claim(entry, prepared.nbytes, 0 if beside is None else beside.stays)
+        claim = self._room.claim(entry, prepared.nbytes)
         try:
             await claim.granted.wait()
             if claim.is_withdrawn:
@@ -65,8 +71,8 @@ class Versions:
             self._room.withdraw(entry)
             self._give(claim)
             raise
-        memory = loaded.memory
-        if self._accountant.fits(memory.nbytes - claim.nbytes):
+        memory, wrong = loaded.memory, self._unfit(entry, claim, loaded)
+        if wrong is None:
             self._accountant.free(claim)
             self._accountant.take(memory, memory.nbytes)
             self._count += 1
@@ -75,10 +81,20 @@ class Versions:
         del loaded  # its weights go with the last who holds it
         await self._end(entry, memory)
         self._give(claim)
-        raise ModelLoadFailed(
-            f"{entry.available.id} takes {memory.nbytes} bytes, where {claim.nbytes} were planned, and the budget"
-            " of all models (--model-memory) has no room for that now"
-        )
+        raise ModelLoadFailed(wrong)
+
+    def _unfit(self, entry: Entry, claim: Claim, loaded: Loaded) -> str | None:
+        """What keeps a version from taking its place, in words."""
+        id, nbytes = loaded.available.id, loaded.memory.nbytes
+        if not self._accountant.fits(nbytes - claim.nbytes):
+            return (
+                f"{id} takes {nbytes} bytes, where {claim.nbytes} were planned, and the budget of all models"
+                " (--model-memory) has no room for that now"
+            )
+        makes = entry.available.kind if entry.loaded is None else entry.loaded.model.kind
+        if entry.is_swapping and loaded.model.kind != makes:
+            return f"{loaded.available.source} makes {loaded.model.kind}, and {id} makes {makes}"
+        return None
 
     async def unused(self, uses: Uses) -> None:
         """Wait until nobody uses a version, which takes nothing new."""

@@ -33,12 +33,15 @@ class GatedLoads:
         given = {"data_dir": folder, "host_cache_bytes": 0, "model_memory": 1 << 40, **settings}
         self._loader = Loader(Settings(**given), Metrics(), 1)
         self.gates: dict[str, anyio.Event] = {}
+        self.finding: dict[str, anyio.Event] = {}
         self.began: dict[str, anyio.Event] = {}
         self.fails: set[str] = set()
         self.loads: list[str] = []
 
     async def prepare(self, available: Available, budget: int | None) -> Prepared:
-        """As it is."""
+        """As it is, once it may."""
+        if available.id in self.finding:
+            await self.finding[available.id].wait()
         return await self._loader.prepare(available, budget)
 
     async def load(self, prepared: Prepared, loaded: int) -> Loaded:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from tenuto.errors import Conflict, ModelLoadFailed, NoRoomForModel, NotFound, Overloaded, ShuttingDown
 from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.keeper import Keeper
+from tenuto.runtime.loop.life.loading import Available
 from tenuto.runtime.loop.life.states import TABLE, IllegalModelTransition, ModelState, ModelTrigger, advanced
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.shelf import LoadOptions
@@ -351,3 +353,153 @@ async def test_ten_models_at_random_under_a_budget_for_three_are_all_served(tmp_
         assert keeper.accountant.used == 0
         counted = keeper.holdings()
         assert sum(counted.loads.values()) == sum(counted.unloads.values()) == len(loads.loads)
+
+
+async def test_a_request_whose_model_is_taken_away_before_it_has_begun_does_not_hold_it(three: Keeper) -> None:
+    """Else the one waits for the other: the model is freed when nobody holds it, and loaded again when it is freed."""
+    models, tries = Models(three), 0
+
+    async def work() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 2:
+            await three.unload("a", 0)
+        return models.find("a").id
+
+    with anyio.fail_after(HANGS_S):
+        assert await models.with_loaded(work, "alice") == "a"
+    assert tries == 3
+
+
+async def test_a_version_that_waits_for_its_runs_gives_way_where_its_room_is_needed(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    """And while it does not, models that nobody uses make the room."""
+    one = await size(tmp_path)
+    async with keeping(loads, sources, budget=3 * one) as keeper:
+        old = await keeper.loaded_for("a", "alice")
+        old.uses.waits.add("run")
+        await keeper.load("a", "admin", LoadOptions(is_swap=True, source=script(tmp_path, "better")))
+        old.uses.give_back()
+        async with using(keeper, "a"):
+            async with using(keeper, "b"):
+                pass
+            async with using(keeper, "c"):
+                assert (keeper.standing("a").retired, state(keeper, "b")) == (1, "available")
+                async with using(keeper, "d"):
+                    assert keeper.standing("a").retired == 0
+                    assert not old.engine.is_alive
+
+
+async def test_a_version_is_replaced_while_runs_wait_for_the_one_before_it(tmp_path: Path, three: Keeper) -> None:
+    """So a bad version can be taken back at once. Only so many are kept for runs that wait."""
+    versions = []
+    for number in range(4):
+        async with using(three, "a") as model:
+            model.uses.waits.add(f"run {number}")
+            versions.append(model)
+        await three.load("a", "admin", LoadOptions(is_swap=True, source=script(tmp_path, f"v{number}")))
+    assert [model.uses.closed for model in versions] == ["a", "a", None, None]
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_what_makes_something_else_does_not_take_a_models_place(
+    tmp_path: Path, three: Keeper, is_loaded: bool
+) -> None:
+    if is_loaded:
+        await three.load("a", "admin", LoadOptions())
+    vectors = script(tmp_path, "vectors", embeds={"width": 8})
+    with pytest.raises(ModelLoadFailed, match="vectors"):
+        await three.load("a", "admin", LoadOptions(is_swap=True, source=vectors))
+    async with using(three, "a") as model:
+        assert model.kind == "text"
+
+
+async def test_those_who_ask_for_a_model_while_a_broken_version_of_it_is_loaded_get_the_one_before(
+    tmp_path: Path, three: Keeper, loads: GatedLoads
+) -> None:
+    loads.gates["a"] = anyio.Event()
+    loads.fails.add("a")
+    swap = asyncio.create_task(three.load("a", "admin", LoadOptions(is_swap=True, source=script(tmp_path, "broken"))))
+    await loads.began.setdefault("a", anyio.Event()).wait()
+    waiting = asyncio.create_task(three.loaded_for("a", "alice"))
+    await anyio.lowlevel.checkpoint()
+    loads.gates.pop("a").set()
+    with pytest.raises(ModelLoadFailed):
+        await swap
+    loads.fails.clear()
+    assert three.standing("a").version == ""
+    with anyio.fail_after(HANGS_S):
+        (await waiting).uses.give_back()
+
+
+async def test_a_swap_for_which_there_is_never_room_is_refused_at_once(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    async with keeping(loads, sources, budget=2 * await size(tmp_path) - 1) as keeper:
+        async with using(keeper, "a"):
+            pass
+        with pytest.raises(ModelLoadFailed, match="beside the version before, which holds"):
+            await keeper.load("a", "admin", LoadOptions(is_swap=True, source=script(tmp_path, "better")))
+
+
+async def test_a_load_that_nobody_waits_for_any_more_when_it_is_found_takes_no_room(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    loads.finding["b"] = anyio.Event()
+    async with keeping(loads, sources, budget=await size(tmp_path)) as keeper:
+        async with using(keeper, "a"):
+            pass
+        waiting = asyncio.create_task(keeper.loaded_for("b", "alice"))
+        await until(keeper, "b", "loading")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        loads.finding["b"].set()
+        await until(keeper, "b", "available")
+        assert (state(keeper, "a"), loads.loads) == ("loaded", ["a"])
+
+
+async def test_an_error_that_many_are_told_keeps_nothing_of_those_who_have_read_it(
+    three: Keeper, loads: GatedLoads
+) -> None:
+    loads.fails.add("a")
+    told = []
+    for _ in range(3):
+        with pytest.raises(ModelLoadFailed) as failed:
+            await three.loaded_for("a", "alice")
+        told.append(failed.value)
+    assert len({id(one) for one in told}) == 3
+
+
+class Shop:
+    """A catalogue whose models can be changed."""
+
+    def __init__(self, *models: Available) -> None:
+        self.models = {one.id: one for one in models}
+
+    def list(self) -> list[Available]:
+        """All of them."""
+        return [*self.models.values()]
+
+    def find(self, id: str) -> Available | None:
+        """One of them."""
+        return self.models.get(id)
+
+
+async def test_a_model_that_a_store_has_no_more_is_not_found_once_it_is_unloaded(
+    tmp_path: Path, loads: GatedLoads
+) -> None:
+    shop = Shop(Available("s", script(tmp_path, "s"), is_named=False, version="1"))
+    async with Keeper(loads, [], catalogue=shop) as keeper:
+        async with using(keeper, "s"):
+            shop.models["s"] = replace(shop.models["s"], version="2")
+            assert keeper.standing("s").version == "1"
+        await keeper.unload("s", HANGS_S)
+        async with using(keeper, "s"):
+            assert keeper.standing("s").version == "2"
+            shop.models.clear()
+            assert [known.id for known in keeper.known()] == ["s"]
+        await keeper.unload("s", HANGS_S)
+        assert (keeper.find("s"), keeper.known()) == (None, [])
+        with pytest.raises(NotFound):
+            await keeper.loaded_for("s", "alice")
