@@ -4,8 +4,8 @@ A pipeline brings a Tokenizer; everything above it is the same for all of them.
 """
 
 import copy
-import weakref
 import hashlib
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -89,8 +89,7 @@ class TemplateCodec:
         self._wanted_format = tool_format
         self.tool_format = self._chosen(self._template)
         """The format of the model's turns, and why it was taken."""
-        self._plain = self._template.telling_tools() if self.tool_format.is_told else self._template
-        self._template = self._plain
+        self._plain = self._template = self._template.telling_tools() if self.tool_format.is_told else self._template
         self._format = self.tool_format.form
         self._grammars = Grammars(tokenizer.grammar_tokenizer, self._vocabulary, tokenizer.vocabulary, self._format)
         self._family = self.fingerprint(())
