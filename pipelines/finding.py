@@ -32,7 +32,7 @@ class Source:
     path: Path
     stored: StoredModel | None = None
     projector: Path | None = None
-    """The file of the part that reads images, where it has one beside its weights."""
+    """The file of the part that reads images, where it came with one or has one beside its weights."""
 
 
 def model_id(model: str) -> str:
@@ -91,7 +91,7 @@ def of_store(stored: StoredModel, id: str | None = None) -> Source:
             f"{stored.reference} is damaged: {', '.join(gone)} is gone or cut off; `tenuto models pull {stored.name}`"
             " fetches it again"
         )
-    return Source(id or stored.name, stored.kind, stored.path, stored)
+    return Source(id or stored.name, stored.kind, stored.path, stored, stored.projector)
 
 
 def available(downloads: Path | None = None) -> list[StoredModel]:

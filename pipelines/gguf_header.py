@@ -8,7 +8,7 @@ import mmap
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,11 @@ _FILE_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Its shape, the length of its rows first, and its bytes in the file."""
+    """Its shape, the length of its rows first, its bytes in the file, and its type; empty: it is not known here."""
 
     shape: tuple[int, ...]
     nbytes: int
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class GgufHeader:
     tensors: Mapping[str, Tensor]
     parameters: int
     quantisation: str
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """The type of each of `values`, by the format's number."""
 
     @property
     def architecture(self) -> str:
@@ -109,20 +112,23 @@ def _read(data: mmap.mmap, path: Path) -> GgufHeader:
         num_tensors, num_values = reader.scalar("Q"), reader.scalar("Q")
         if num_values > _MOST_ENTRIES or num_tensors > _MOST_TENSORS:
             raise _Damaged(f"it claims {num_values} values and {num_tensors} tensors")
-        values = dict(reader.entry() for _ in range(num_values))
-        return _with_tensors(reader, version, values, num_tensors, len(data))
+        entries = [reader.entry() for _ in range(num_values)]
+        return _with_tensors(reader, version, entries, num_tensors, len(data))
     except (_Damaged, struct.error, UnicodeDecodeError, OverflowError) as error:
         why = str(error) if isinstance(error, _Damaged) else "it ends in the middle of its head, or holds no text there"
         raise ModelLoadFailed(f"{path} is damaged: {why}") from error
 
 
-def _with_tensors(reader: "_Reader", version: int, values: dict[str, Any], count: int, size: int) -> GgufHeader:
+def _with_tensors(
+    reader: "_Reader", version: int, entries: list[tuple[str, int, Any]], count: int, size: int
+) -> GgufHeader:
+    values = {key: value for key, _, value in entries}
     parameters, end = 0, 0
     by_type: Counter[str] = Counter()
-    found: dict[str, tuple[tuple[int, ...], int]] = {}
+    found: dict[str, tuple[tuple[int, ...], int, str]] = {}
     for _ in range(count):
         name, shape, kind, offset = reader.tensor()
-        found[name] = shape, offset
+        found[name] = shape, offset, _TYPES[kind][0] if kind in _TYPES else ""
         if kind not in _TYPES:
             continue  # one of a newer library, which says itself whether it knows it
         quantisation, block, block_bytes = _TYPES[kind]
@@ -141,14 +147,15 @@ def _with_tensors(reader: "_Reader", version: int, values: dict[str, Any], count
     file_type = values.get("general.file_type")
     most = by_type.most_common(1)[0][0] if by_type else ""
     named = _FILE_TYPES.get(file_type, most) if isinstance(file_type, int) else most
-    return GgufHeader(version, values, _sized(found, size - begin), parameters, named)
+    kinds = {key: number for key, number, _ in entries}
+    return GgufHeader(version, values, _sized(found, size - begin), parameters, named, kinds)
 
 
-def _sized(found: Mapping[str, tuple[tuple[int, ...], int]], data_bytes: int) -> dict[str, Tensor]:
+def _sized(found: Mapping[str, tuple[tuple[int, ...], int, str]], data_bytes: int) -> dict[str, Tensor]:
     """Each with what lies between its begin and the next one's, which counts those of unknown types too."""
-    offsets = sorted(offset for _, offset in found.values())
+    offsets = sorted(offset for _, offset, _ in found.values())
     ends = dict(zip(offsets, [*offsets, data_bytes][1:], strict=True))
-    return {name: Tensor(shape, max(0, ends[offset] - offset)) for name, (shape, offset) in found.items()}
+    return {name: Tensor(shape, max(0, ends[offset] - offset), kind) for name, (shape, offset, kind) in found.items()}
 
 
 class _Damaged(Exception):
@@ -175,10 +182,10 @@ class _Reader:
             raise _Damaged("it ends in the middle of its head")
         return self._data[begin : self.position].decode() if length <= _LONGEST_KEPT else ""
 
-    def entry(self) -> tuple[str, Any]:
-        """A key with its value."""
-        key = self.text()
-        return key, self._value(self.scalar("I"))
+    def entry(self) -> tuple[str, int, Any]:
+        """A key with the type of its value, and the value."""
+        key, kind = self.text(), self.scalar("I")
+        return key, kind, self._value(kind)
 
     def tensor(self) -> tuple[str, tuple[int, ...], int, int]:
         """A tensor's name, its shape, its type and where it begins."""

@@ -1,15 +1,11 @@
 """The models of the store on this machine, as the owner of models asks for them: those that could be loaded."""
 
 import threading
-import time
 from collections.abc import Sequence
 
 from tenuto.pipelines import finding
 from tenuto.pipelines.kinds import makes
 from tenuto.runtime.loop.life.loading import Available
-
-FRESH_S = 2.0
-"""What was read from the disk serves for so long."""
 
 
 class StoredModels:
@@ -18,7 +14,8 @@ class StoredModels:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: dict[str, Available] = {}
-        self._read_at = float("-inf")
+        self._read_in: object = None
+        """In which state the store was when it was read."""
 
     def list(self) -> Sequence[Available]:
         """All of them, each in its current version."""
@@ -37,7 +34,8 @@ class StoredModels:
 
     def _fresh(self) -> dict[str, Available]:
         with self._lock:
-            if time.monotonic() - self._read_at > FRESH_S:
+            state = finding.model_store().state()
+            if state != self._read_in:
                 before, self._read = self._read, {}
                 for stored in finding.available():
                     old = before.get(stored.name)
@@ -45,5 +43,5 @@ class StoredModels:
                         kind = makes(str(stored.path))
                         old = Available(stored.name, stored.name, kind, is_named=False, version=stored.version.id)
                     self._read[stored.name] = old
-                self._read_at = time.monotonic()
+                self._read_in = state
             return self._read

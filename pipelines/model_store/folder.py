@@ -10,20 +10,23 @@ process that ends anywhere leaves what was there or what was to be. Whoever chan
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from tenuto.errors import Conflict, ModelLoadFailed, NotFound
-from tenuto.pipelines.model_store import disk, holds
-from tenuto.pipelines.model_store.records import Kind, Pointer, Version, dumped, read_pointer, read_version
+from tenuto.pipelines.model_store import disk, holds, parts
+from tenuto.pipelines.model_store.records import Kind, Pointer, StoredFile, Version, dumped, read_pointer, read_version
 
 logger = logging.getLogger(__name__)
 
 _LOCK_FILE = "version.json"
 _CURRENT = "current.json"
+_ID = re.compile(r"[0-9a-f]{4,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,17 @@ class StoredModel:
         return self.files / self.version.files[0].path if self.kind == "gguf" else self.files
 
     @property
+    def projector(self) -> Path | None:
+        """The part that reads images, where it came with the model."""
+        found = [file.path for file in self.version.files if self.kind == "gguf" and parts.is_projector(file.path)]
+        return self.files / found[0] if found else None
+
+    @property
+    def not_used(self) -> dict[str, str]:
+        """The files that are kept beside it only, each with the reason."""
+        return parts.not_used(self.version.files) if self.kind == "gguf" else {}
+
+    @property
     def reference(self) -> str:
         """What names this version, now and later."""
         return f"{self.name}@{self.version.id}"
@@ -75,6 +89,36 @@ class ModelFolder:
         """The folder of the version that is being fetched. What an earlier process has left there goes on."""
         return self._place / "arriving"
 
+    @property
+    def name(self) -> str:
+        """What the model is called, as far as it can be told."""
+        try:
+            pointer = self.pointer()
+        except ModelLoadFailed:
+            pointer = None
+        return unquote(self._place.name) if pointer is None else pointer.name
+
+    @property
+    def key(self) -> str:
+        """The folder's own name, which no other model's has."""
+        return self._place.name
+
+    def state(self) -> tuple[int, int]:
+        """Another value whenever another version becomes current: the file that says so is replaced each time."""
+        try:
+            stat = (self._place / _CURRENT).stat()
+        except OSError:
+            return (0, 0)
+        return (stat.st_ino, stat.st_mtime_ns)
+
+    def exists(self) -> bool:
+        """Whether there is anything of the model, be it damaged or not whole."""
+        return self._place.is_dir()
+
+    def come(self) -> int:
+        """How many bytes there are of a version that is on its way."""
+        return sum(_size(path) or 0 for path in self.arriving.rglob("*") if path.is_file())
+
     def pointer(self) -> Pointer | None:
         """Which version is current; None where no model is stored here. Raises ModelLoadFailed where it is damaged."""
         path = self._place / _CURRENT
@@ -82,6 +126,8 @@ class ModelFolder:
             return read_pointer(path.read_bytes(), str(path))
         except FileNotFoundError:
             return None
+        except ModelLoadFailed as error:
+            raise ModelLoadFailed(f"{error}; pull the model again from its source, or remove it") from error
         except OSError as error:
             raise ModelLoadFailed(f"{path} cannot be read: {error.strerror}") from error
 
@@ -110,12 +156,29 @@ class ModelFolder:
         pointer = self.pointer() or Pointer("", "")
         return sorted(self._all(pointer), key=lambda model: model.version.created)
 
+    def forget_damaged(self) -> None:
+        """Take away what says which version is current where it cannot be read, so that it can be written anew."""
+        try:
+            self.pointer()
+        except ModelLoadFailed as error:
+            logger.warning("%s", error)
+            (self._place / _CURRENT).unlink()
+
     def add(self, name: str, version: Version) -> StoredModel:
         """Make what has arrived the current version. Its files lie in `arriving`/files, whole and checked."""
         place = self._place / "versions" / version.id
-        if place.exists():
+        try:
+            there = read_version((place / _LOCK_FILE).read_bytes(), str(place))
+        except (OSError, ModelLoadFailed):
+            there = None
+        if there is not None:
+            for file in version.files:
+                if not _is_whole(place / "files" / file.path, file):
+                    disk.move(self.arriving / "files" / file.path, place / "files" / file.path)
             disk.remove_folder(self.arriving, self._leaving)
         else:
+            if place.exists():  # its lock file is damaged
+                disk.remove_folder(place, self._leaving)
             record = replace(version, created=time.time())
             disk.write_whole(self.arriving / _LOCK_FILE, dumped(record))
             disk.sync_tree(self.arriving)
@@ -145,10 +208,16 @@ class ModelFolder:
             self._point(pointer.without(model.version.id))
             disk.remove_folder(model.folder, self._leaving)
 
-    def remove_all(self) -> None:
-        """Remove the model with all of its versions. Raises Conflict where something has loaded one."""
-        with _claimed(self.versions()):
+    def remove_all(self) -> list[StoredModel]:
+        """Remove the model with all of its versions; gives those. Raises Conflict where something has loaded one."""
+        try:
+            pointer = self.pointer() or Pointer(self.name, "")
+        except ModelLoadFailed:
+            pointer = Pointer(self.name, "")
+        versions = sorted(self._all(pointer), key=lambda model: model.version.created)
+        with _claimed(versions):
             disk.remove_folder(self._place, self._leaving)
+        return versions
 
     def _point(self, pointer: Pointer) -> StoredModel:
         disk.write_whole(self._place / _CURRENT, dumped(pointer))
@@ -156,7 +225,7 @@ class ModelFolder:
 
     def _ids(self) -> list[str]:
         folder = self._place / "versions"
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        return sorted(path.name for path in folder.iterdir() if _ID.fullmatch(path.name)) if folder.is_dir() else []
 
     def _all(self, pointer: Pointer) -> Iterator[StoredModel]:
         for id in self._ids():
@@ -193,6 +262,10 @@ def _claimed(models: Iterable[StoredModel]) -> Iterator[None]:
     finally:
         for claim in claims:
             claim.release()
+
+
+def _is_whole(path: Path, file: StoredFile) -> bool:
+    return _size(path) == file.size and disk.sha256(path) == file.sha256
 
 
 def _size(path: Path) -> int | None:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 30.0
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_COMMIT = re.compile(r"\w{4,64}", re.ASCII)
 _ARRIVING = ".arriving"
 """Where earlier versions kept what was under way."""
 
@@ -103,7 +104,7 @@ class HubModel:
             raise _Unreachable(f"the Hub at {api.endpoint} answered {status}") from error
         except (OSError, HTTPError, ValueError, KeyError, TypeError) as error:
             raise _Unreachable(f"the Hub at {api.endpoint} gave no list: {error}") from error
-        if not found.sha:
+        if not found.sha or not _COMMIT.fullmatch(found.sha):
             raise _Unreachable(f"the Hub at {api.endpoint} does not say which commit it is at")
         return found.sha, [file for file in files if stays_inside(file.path)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.model_store.hub_files import MLX_FILES
 from tenuto.pipelines.model_store.sources import Offer, RemoteFile
+from tenuto.pipelines.projector_files import projector_beside
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _CHUNK = 4 << 20
@@ -30,10 +31,13 @@ class LocalModel:
         """See what is there."""
         if self._path.is_dir():
             files = tuple(_remote(path, self._path) for path in _of_mlx(self._path))
-            return Offer(self.source, None, "mlx", files)
+            return Offer(self.source, None, "mlx", files, takes_room=not self._links)
         if not self._path.is_file():
             raise ModelLoadFailed(f"there is no model file {self._path}")
-        return Offer(self.source, None, "gguf", tuple(_remote(path, self._path.parent) for path in _parts(self._path)))
+        beside = projector_beside(self._path)
+        found = [*_parts(self._path), *([beside] if beside else [])]
+        files = tuple(_remote(path, self._path.parent) for path in found)
+        return Offer(self.source, None, "gguf", files, takes_room=not self._links)
 
     def bring(self, offer: Offer, file: RemoteFile, folder: Path, told: Callable[[int], None]) -> Path:
         """Link or copy it."""

@@ -9,7 +9,14 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.pipelines.model_store.download import Download, client, download, get, look
+from tenuto.pipelines.model_store.download import (
+    Download,
+    client,
+    download,
+    get,
+    look,
+    without_credentials,
+)
 from tenuto.pipelines.model_store.records import read_version, stays_inside
 from tenuto.pipelines.model_store.sources import Offer, RemoteFile
 
@@ -26,16 +33,16 @@ class MirroredModel:
 
     def __init__(self, source: str, downloads: Path) -> None:
         del downloads
-        self.source = source
+        self.source = without_credentials(source)
         self._url, fragment = urldefrag(source)
         path = PurePosixPath(unquote(urlsplit(self._url).path))
         self._is_list = path.suffix == ".json"
         if not self._is_list and path.suffix.lower() != ".gguf":
-            raise ModelLoadFailed(f"{source} is the URL of neither a GGUF file nor the version.json of a mirror")
+            raise ModelLoadFailed(f"{self.source} is the URL of neither a GGUF file nor the version.json of a mirror")
         self.name = path.parent.name if self._is_list else re.sub(r"-\d{5}-of-\d{5}$", "", path.stem)
         found = _SHA256.fullmatch(fragment)
         if fragment and not found:
-            raise ModelLoadFailed(f"what stands after the # of {source} is not sha256= and 64 hex digits")
+            raise ModelLoadFailed(f"what stands after the # of {self.source} is not sha256= and 64 hex digits")
         self._sha256 = found[1].lower() if found else None
         self._files: dict[str, Download] = {}
 
@@ -43,7 +50,7 @@ class MirroredModel:
         """Ask for the list, or for the state of each part of the file."""
         with client() as http:
             if self._is_list:
-                listed = read_version(get(http, self._url, "application/json"), self._url)
+                listed = read_version(get(http, self._url, "application/json"), self.source)
                 self._files = {file.path: Download(self._beside(file.path), file.size) for file in listed.files}
                 files = tuple(RemoteFile(file.path, file.size, file.sha256) for file in listed.files)
                 return Offer(self.source, listed.digest, listed.kind, files)
@@ -57,8 +64,11 @@ class MirroredModel:
         del offer
         # What a list names by its digest is kept by its digest: a list that changes begins another file.
         target = folder / (file.sha256 if self._is_list and file.sha256 else file.path)
+        what = self._files[file.path]
+        if what.validator is None and file.sha256 is None:
+            target.unlink(missing_ok=True)  # nothing would tell that it goes on from another state of the file
         with client() as http:
-            download(http, self._files[file.path], target, told)
+            download(http, what, target, told)
         return target
 
     def _beside(self, path: str) -> str:
@@ -69,7 +79,7 @@ class MirroredModel:
         name = PurePosixPath(unquote(urlsplit(self._url).path)).name
         found = _PART.search(name)
         if not stays_inside(name):
-            raise ModelLoadFailed(f"{self._url} does not end in the name of a file")
+            raise ModelLoadFailed(f"{self.source} does not end in the name of a file")
         if found is None:
             return {name: self._url}
         if self._sha256 is not None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from tenuto.errors import ModelLoadFailed
-from tenuto.pipelines.model_store.download import Download, client, download, get
+from tenuto.pipelines.model_store.download import Download, client, download, get, without_credentials
 from tenuto.pipelines.model_store.sources import Offer, RemoteFile
 
 _REGISTRY = "https://registry.ollama.ai"
@@ -63,6 +63,7 @@ class OllamaModel:
         space, model, tag = found["namespace"] or "library", found["model"], found["tag"] or "latest"
         registry = f"{found['scheme'] or 'https'}://{found['host']}" if found["host"] else _REGISTRY
         self._place, self._tag = f"{registry}/v2/{space}/{model}", tag
+        without_credentials(registry)
         self.name = (f"{space}/" if space != "library" else "") + model + (f":{tag}" if tag != "latest" else "")
         self.source = f"ollama:{self.name}" if registry == _REGISTRY else f"ollama:{registry}/{space}/{model}:{tag}"
 

@@ -7,14 +7,22 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tenuto.errors import Conflict, ModelLoadFailed
 from tenuto.pipelines.model_store import disk, names
 from tenuto.pipelines.model_store.folder import ModelFolder, StoredModel
 from tenuto.pipelines.model_store.records import StoredFile, Version, file_of
-from tenuto.pipelines.model_store.sources import ModelSource, Offer, Progress, RemoteFile, Tell, is_same
+from tenuto.pipelines.model_store.sources import (
+    ModelSource,
+    Offer,
+    Progress,
+    RemoteFile,
+    Tell,
+    is_same,
+    require_sound,
+)
 from tenuto.pipelines.model_store.store import ModelStore
 
 logger = logging.getLogger(__name__)
@@ -50,6 +58,7 @@ def pull(
     """
     is_own_name, name = name is None, names.require(name or source.name)
     with store.changing(name, wait_s) as folder:
+        folder.forget_damaged()
         if is_own_name:
             _require_same_source(folder, source)
         return _pulled(store, folder, name, source, tell, accept)
@@ -67,12 +76,16 @@ def ensure(
 
     Raises: as `pull`.
     """
-    found = _whole(store, source.name)
+    name = names.require(source.name)
+    found = _whole(store, name)
     if found is not None:
         return found
-    with store.changing(source.name, wait_s) as folder:
-        found = _whole(store, source.name)  # another process may have brought it meanwhile
-        return found or _pulled(store, folder, source.name, source, tell, accept)
+    with store.changing(name, wait_s) as folder:
+        found = _whole(store, name)  # another process may have brought it meanwhile
+        if found is not None:
+            return found
+        _require_same_source(folder, source)
+        return _pulled(store, folder, name, source, tell, accept)
 
 
 def _require_same_source(folder: ModelFolder, source: ModelSource) -> None:
@@ -100,6 +113,7 @@ def _pulled(
 ) -> StoredModel:
     tell(Progress("looking"))
     offer = source.look()
+    require_sound(offer)
     accept(offer)
     arrival = _Arrival(store, folder, source, offer, tell)
     there = next((each for each in folder.versions() if offer.is_of(each.version)), None)
@@ -122,7 +136,9 @@ class _Arrival:
     def come(self) -> Version:
         """Have all files whole and checked in the arriving folder."""
         self._begin_anew_where_it_changed()
-        files = [self._come(file) for file in self._offer.files]
+        there = {file.path: self._there(file) for file in self._offer.files}
+        self._require_room([file for file in self._offer.files if there[file.path] is None])
+        files = [there[file.path] or self._fetched(file) for file in self._offer.files]
         if self._offer.kind == "gguf":
             self._require_gguf(self._whole / files[0].path)
         shutil.rmtree(self._partial, ignore_errors=True)
@@ -143,7 +159,9 @@ class _Arrival:
             ):
                 logger.warning("%s of %s is damaged and is fetched again", file.path, stored.reference)
                 checked = RemoteFile(file.path, file.size, listed.sha256)
-                self._come(checked)
+                if self._there(checked) is None:
+                    self._require_room([checked])
+                    self._fetched(checked)
                 disk.move(self._whole / file.path, place)
         shutil.rmtree(self._folder.arriving, ignore_errors=True)
 
@@ -162,7 +180,8 @@ class _Arrival:
             self._folder.arriving.mkdir(parents=True, exist_ok=True)
             disk.write_whole(record, state.encode())
 
-    def _come(self, file: RemoteFile) -> StoredFile:
+    def _there(self, file: RemoteFile) -> StoredFile | None:
+        """The file where it has come already, or is stored under another name; None where it must be fetched."""
         target = self._whole / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_file() and (checked := self._checked(file, target)):
@@ -171,7 +190,9 @@ class _Arrival:
         if self._link(file, target) and (checked := self._checked(file, target)):
             return checked
         target.unlink(missing_ok=True)
-        self._require_room(file)
+        return None
+
+    def _fetched(self, file: RemoteFile) -> StoredFile:
         self._tell(Progress("fetching", file))
         arrived = self._source.bring(
             self._offer, file, self._partial, lambda done: self._tell(Progress("fetching", file, min(done, file.size)))
@@ -183,7 +204,7 @@ class _Arrival:
             raise ModelLoadFailed(
                 f"{file.path} of {self._offer.source} came broken: its {what} is not the listed one; nothing changed"
             )
-        arrived.replace(target)
+        arrived.replace(self._whole / file.path)
         return checked
 
     def _link(self, file: RemoteFile, target: Path) -> bool:
@@ -217,12 +238,15 @@ class _Arrival:
 
         return disk.sha256(path, told)
 
-    def _require_room(self, file: RemoteFile) -> None:
+    def _require_room(self, files: Sequence[RemoteFile]) -> None:
+        """Found out before anything comes, for all that is to come."""
         there = sum(path.stat().st_size for path in self._partial.rglob("*") if path.is_file())
-        missing, free = file.size - there, shutil.disk_usage(self._folder.arriving).free
-        if missing > free:
+        missing = sum(file.size for file in files) - there
+        free = shutil.disk_usage(self._folder.arriving).free
+        if self._offer.takes_room and missing > free:
             raise ModelLoadFailed(
-                f"{file.path} needs {missing / 1e9:.1f} GB more in {self._store.root}; {free / 1e9:.1f} are free"
+                f"{self._offer.source} needs {missing / 1e9:.1f} GB more in {self._store.root};"
+                f" {free / 1e9:.1f} are free"
             )
 
     def _require_gguf(self, path: Path) -> None:

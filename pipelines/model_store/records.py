@@ -4,6 +4,7 @@ No I/O. The lock file of a version is also what a mirror publishes, so what it s
 """
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -20,18 +21,32 @@ T = TypeVar("T")
 _ID_DIGITS = 12
 _MOST_FILES = 4096
 _MOST_BYTES = 1 << 50
+_LONGEST_PART = 255
 
 
 def stays_inside(path: str) -> bool:
-    """Whether a path, with / between its parts, leads to a file inside of a folder on every platform."""
+    """Whether a path, with / between its parts, leads to a file inside of a folder on every platform, and can be shown
+    to a person as it is."""
     parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and not {".", ".."} & set(parts) and not set("\\:\0") & set(path)
+    if not parts or path.startswith("/") or {".", ".."} & set(parts) or set("\\:\0") & set(path):
+        return False
+    return path.isprintable() and all(len(part.encode()) <= _LONGEST_PART for part in parts)
 
 
 def _inside(path: str) -> str:
     if not stays_inside(path):
-        raise ValueError(f"{path!r} leads out of the model's folder")
+        raise ValueError(f"{path!r} leads out of the model's folder, or is no name of a file")
     return path
+
+
+def _distinct(files: "tuple[StoredFile, ...]") -> "tuple[StoredFile, ...]":
+    """No two files have one place, on systems too that tell no case and no forms of a letter apart."""
+    seen: set[str] = set()
+    for path in sorted(unicodedata.normalize("NFC", file.path).casefold() for file in files):
+        if path in seen or not seen.isdisjoint(map(str, PurePosixPath(path).parents)):
+            raise ValueError(f"{path!r} is the place of two files")
+        seen.add(path)
+    return files
 
 
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -46,6 +61,9 @@ class StoredFile:
     sha256: Digest
 
 
+StoredFiles = Annotated[tuple[StoredFile, ...], Field(min_length=1, max_length=_MOST_FILES), AfterValidator(_distinct)]
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One state of a model's files. The first of a GGUF model's is the one that is opened.
@@ -55,7 +73,7 @@ class Version:
     """
 
     kind: Kind
-    files: Annotated[tuple[StoredFile, ...], Field(min_length=1, max_length=_MOST_FILES)]
+    files: StoredFiles
     source: str
     revision: str | None = None
     created: float = 0.0
@@ -96,7 +114,7 @@ class Pointer:
         return Pointer(self.name, self.current, tuple(each for each in self.before if each != version))
 
 
-_VERSIONS, _POINTERS = TypeAdapter(Version), TypeAdapter(Pointer)
+_VERSIONS, _POINTERS, _FILES = TypeAdapter(Version), TypeAdapter(Pointer), TypeAdapter(StoredFiles)
 
 
 def dumped(record: Version | Pointer) -> bytes:
@@ -117,13 +135,24 @@ def read_pointer(text: bytes, where: str) -> Pointer:
     return _read(_POINTERS, text, where)
 
 
+def require_files(files: Iterable[tuple[str, int, str]], where: str) -> None:
+    """Raise ModelLoadFailed where paths, sizes and digests are not those of files that could be stored together."""
+    try:
+        _FILES.validate_python([{"path": path, "size": size, "sha256": digest} for path, size, digest in files])
+    except ValidationError as error:
+        raise ModelLoadFailed(f"{where} lists what cannot be stored: {_first(error)}") from error
+
+
 def _read(adapter: TypeAdapter[T], text: bytes, where: str) -> T:
     try:
         return adapter.validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise ModelLoadFailed(f"{where} is damaged: {place}: {first['msg']}") from error
+        raise ModelLoadFailed(f"{where} is damaged: {_first(error)}") from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
 def file_of(files: Iterable[StoredFile], path: str) -> StoredFile | None:

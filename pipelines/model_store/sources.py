@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from tenuto.pipelines.model_store.records import Kind, StoredFile, Version
+from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.model_store.records import Kind, StoredFile, Version, require_files
+
+_UNKNOWN = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Offer:
     revision: str | None
     kind: Kind
     files: tuple[RemoteFile, ...]
+    takes_room: bool = True
+    """Whether the files take room on the disk that they do not take yet, as far as that is known before."""
 
     @property
     def bytes(self) -> int:
@@ -41,6 +46,14 @@ class Offer:
         return len(stored) == len(self.files) and all(
             is_same(file, stored.get(file.path), same_state) for file in self.files
         )
+
+
+def require_sound(offer: Offer) -> None:
+    """Raise ModelLoadFailed where an offer, which is a stranger's word, lists what is no model or cannot be stored."""
+    require_files(((file.path, file.size, file.sha256 or _UNKNOWN) for file in offer.files), offer.source)
+    names = {file.path for file in offer.files}
+    if offer.kind == "mlx" and not ("config.json" in names and any(name.endswith(".safetensors") for name in names)):
+        raise ModelLoadFailed(f"{offer.source} lists no MLX model: it has no config.json or no safetensors")
 
 
 def is_same(file: RemoteFile, stored: StoredFile | None, same_state: bool) -> bool:

@@ -28,14 +28,23 @@ class ModelStore:
     def available(self) -> list[StoredModel]:
         """The current version of each model, by name. One whose records are damaged is left out, with a warning."""
         found = []
-        for place in sorted(self._models.iterdir()) if self._models.is_dir() else ():
+        for folder in self._folders():
             try:
-                model = ModelFolder(place, self._leaving).current()
+                model = folder.current()
             except ModelLoadFailed as error:
                 logger.warning("%s", error)
             else:
                 found += [] if model is None else [model]
         return found
+
+    def state(self) -> tuple[tuple[str, int, int], ...]:
+        """Another value whenever a model has come or gone, or another version of one is current. Reads no file."""
+        return tuple(sorted((folder.key, *folder.state()) for folder in self._folders()))
+
+    def unfinished(self) -> list[tuple[str, int]]:
+        """The names of the models of which a version is on its way, or was when its pull ended, and what has come of it
+        in bytes."""
+        return [(folder.name, come) for folder in self._folders() if (come := folder.come())]
 
     def find(self, model: str) -> StoredModel | None:
         """The stored model that `NAME` or `NAME@VERSION` means; None where nothing of that name is stored.
@@ -66,7 +75,21 @@ class ModelStore:
 
         Raises:
             Conflict: another process has been changing it for `wait_s` seconds.
+            ModelLoadFailed: the disk is full, or takes nothing for another reason.
         """
+        try:
+            with self._locked(name, wait_s):
+                disk.free(self._leaving)
+                yield self._folder(name)
+        except OSError as error:
+            place = error.filename or self.root
+            raise ModelLoadFailed(
+                f"{name} cannot be changed on the disk: {error.strerror or error} ({place}); what was stored is as it"
+                " was"
+            ) from error
+
+    @contextmanager
+    def _locked(self, name: str, wait_s: float) -> Iterator[None]:
         self._locks.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self._locks / f"{names.key(name)}.lock")
         try:
@@ -78,8 +101,7 @@ class ModelStore:
             except Timeout:
                 raise Conflict(f"another process is fetching or changing {name}; try again when it is done") from None
         try:
-            disk.free(self._leaving)
-            yield self._folder(name)
+            yield
         finally:
             lock.release()
 
@@ -95,7 +117,8 @@ class ModelStore:
             return folder.rollback() if to is None else folder.switch(name, self.expect(f"{name}@{to}").version.id)
 
     def remove(self, model: str) -> list[StoredModel]:
-        """Remove a model, or one of its versions that is not current; gives what was there.
+        """Remove a model, or one of its versions that is not current; gives what was there and could be read. With a
+        model goes what has come of a version that is not whole.
 
         Raises:
             NotFound: there is none.
@@ -103,10 +126,13 @@ class ModelStore:
         """
         wanted = names.reference(model)
         with self.changing(wanted.name) as folder:
+            if wanted.version is None:
+                if not folder.exists():
+                    self.expect(model)
+                return folder.remove_all()
             meant, all_of_them = self.expect(model), folder.versions()
-            if wanted.version is None or all_of_them == [meant]:
-                folder.remove_all()
-                return all_of_them
+            if all_of_them == [meant]:
+                return folder.remove_all()
             if meant.is_current:
                 raise Conflict(
                     f"{meant.reference} is the current version; `tenuto models rollback {meant.name}` goes back to the"
@@ -114,6 +140,15 @@ class ModelStore:
                 )
             folder.remove(meant)
             return [meant]
+
+    def has(self, model: str) -> bool:
+        """Whether there is anything of a model, be it damaged or not whole. Raises what `find` does for a version."""
+        wanted = names.reference(model)
+        return self._folder(wanted.name).exists() if wanted.version is None else self.find(model) is not None
+
+    def _folders(self) -> list[ModelFolder]:
+        places = sorted(self._models.iterdir()) if self._models.is_dir() else []
+        return [ModelFolder(place, self._leaving) for place in places if place.is_dir()]
 
     def _folder(self, name: str) -> ModelFolder:
         return ModelFolder(self._models / names.key(name), self._leaving)

@@ -51,7 +51,14 @@ def list_(*, as_json: bool) -> None:
     found = store.available()
     if as_json:
         print_json([_as_json(model) | {"versions": len(store.versions(model.name))} for model in found])
-    elif found:
+        return
+    for name, come in store.unfinished():
+        click.echo(
+            f"{name}: {bytes_text(come)} of a version that is not whole; `tenuto models pull` goes on with it,"
+            " `tenuto models rm` throws it away",
+            err=True,
+        )
+    if found:
         print_table(
             ["name", "version", "kind", "size", "versions", "came"],
             [
@@ -82,6 +89,7 @@ def show(model: str, *, as_json: bool) -> None:
         print_json(facts)
         return
     versions = facts.pop("versions", [])
+    facts |= {f"not used: {path}": why for path, why in facts.pop("not_used", {}).items()}
     for name, value in facts.items():
         click.echo(f"{name.replace('_', ' ')}: {_in_words(name, value)}")
     for each in versions:
@@ -130,14 +138,19 @@ def remove(names: Sequence[str], *, yes: bool, as_json: bool) -> None:
     """Remove models or versions, after a question."""
     store = model_store()
     for name in names:
-        store.expect(name)
+        if not store.has(name):
+            store.expect(name)
     if not yes:
         click.confirm(f"remove {', '.join(names)} from the disk?", abort=True, err=True)
-    gone = [model for name in names for model in store.remove(name)]
+    gone = {name: store.remove(name) for name in names}
     if as_json:
-        print_json([_as_json(model) for model in gone])
-    else:
-        click.echo("\n".join(f"removed {model.reference}" for model in gone))
+        print_json([_as_json(model) for models in gone.values() for model in models])
+        return
+    for name, models in gone.items():
+        for model in models:
+            click.echo(f"removed {model.reference}")
+        if not models:
+            click.echo(f"removed what there was of {name}")
 
 
 def _path_of(source: str) -> str:
@@ -160,6 +173,8 @@ def _as_json(model: StoredModel) -> dict[str, Any]:
         "created": _date(model),
         "digest": version.digest,
         "path": str(model.path),
+        "projector": None if model.projector is None else str(model.projector),
+        "not_used": model.not_used,
     }
 
 
@@ -194,4 +209,7 @@ def tell(model: StoredModel, what: str, *, as_json: bool) -> None:
 
 
 def _say(model: StoredModel, what: str) -> None:
-    click.echo(f"{model.reference} {what}: {bytes_text(model.version.bytes)}, {model.kind}")
+    reads = ", with what reads images" if model.projector else ""
+    click.echo(f"{model.reference} {what}: {bytes_text(model.version.bytes)}, {model.kind}{reads}")
+    for path, why in model.not_used.items():
+        click.echo(f"not used: {path}: {why}", err=True)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import Start
 from tests.e2e.server import Server
+from tests.embedded import gguf_file
 from tests.patience import HANGS_S
 from tests.pipelines.model_store.servers import Files, serving
 
@@ -55,6 +56,29 @@ def test_ollamas_client_pulls_a_model_and_deletes_it(server: Server, registry: F
     with pytest.raises(ollama.ResponseError, match="model 'tiny' not found") as refused:
         client.delete("tiny")
     assert refused.value.status_code == 404
+
+
+def test_a_stored_model_is_shown_and_listed_without_being_loaded(server: Server, registry: Files) -> None:
+    registry.add_ollama("library/real", {"model": gguf_file().read_bytes(), "license": b"MIT"})
+    client = ollama.Client(host=server.url)
+    client.pull(f"{registry.url}/library/real")
+    client.pull(f"{registry.url}/library/tiny")
+    tags = {each.model: each for each in client.list().models}
+    real, tiny = tags["real"], tags["tiny"]
+    assert real.details is not None
+    assert tiny.details is not None
+    assert (real.details.format, real.details.family, real.details.quantization_level) == ("gguf", "llama", "Q8_0")
+    assert (real.size, len(real.digest or "")) == (gguf_file().stat().st_size + len(b"MIT"), 64)
+    assert tiny.details.family == "", "its file is damaged, and it is listed all the same"
+    shown = client.show("real")
+    assert shown.modelinfo is not None
+    assert (shown.modelinfo["general.architecture"], shown.capabilities) == ("llama", ["completion", "tools"])
+    assert "messages" in (shown.template or "")
+    assert shown.details is not None
+    assert shown.details.parameter_size == real.details.parameter_size
+    client.delete("tiny")
+    assert "tiny" not in {each.model for each in client.list().models}
+    assert [each.model for each in client.ps().models] == [server.client().get("/v1/models").json()["data"][0]["id"]]
 
 
 def test_all_who_ask_for_a_model_follow_one_pull(server: Server, registry: Files) -> None:

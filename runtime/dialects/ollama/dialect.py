@@ -9,13 +9,14 @@ from tenuto.runtime.dialects.ollama.models import ModelsApi
 from tenuto.runtime.dialects.ollama.stored import StoredApi
 from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.routes import DocumentedRoute
+from tenuto.runtime.stored_facts import StoredFacts
 
 
 def ollama(services: DialectServices) -> Dialect:
     """The dialect over a server's services."""
     answers = Answers(services.runner, services.keep_alive_s)
     embed = Embed(services.runner)
-    models = ModelsApi(services.runner.models)
+    models = ModelsApi(services.runner.models, StoredFacts())
     stored = StoredApi(services.runner.models, services.pulls, services.keep_alive_s)
     return Dialect(
         "ollama",

@@ -2,6 +2,7 @@
 
 from pydantic import ConfigDict, Field
 
+from tenuto.access_errors import InsufficientScope, IssuerUnavailable
 from tenuto.errors import (
     AlreadyDecided,
     BodyTooLarge,
@@ -73,6 +74,8 @@ OLLAMA: ErrorTable = {
     TemplateFailed: _INVALID,
     Unauthenticated: _status(401),
     Forbidden: _status(403),
+    InsufficientScope: _status(403),
+    IssuerUnavailable: _UNAVAILABLE,
     NotFound: WireError(404, "", words=_not_found),
     LegNotFound: _status(404),
     UnknownPrevious: _INVALID,

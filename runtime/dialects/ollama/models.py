@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
@@ -20,12 +21,14 @@ from tenuto.runtime.dialects.ollama.shapes import (
     TagsAnswer,
     VersionAnswer,
 )
+from tenuto.runtime.dialects.ollama.unloaded import in_words, shown_unloaded, tag_of_stored
 from tenuto.runtime.dialects.ollama.wire import ModelBody, name_of
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import read_wire, received
 from tenuto.runtime.loop.models import AnyModel, EmbeddingModel, Model, Models
 from tenuto.runtime.loop.shelf import Standing
+from tenuto.runtime.stored_facts import StoredCard, StoredFacts
 
 VERSION = "0.13.5"
 """Of Ollama, whose API this is; clients refuse versions that are older than what they ask for."""
@@ -37,6 +40,7 @@ class ModelsApi:
     """The endpoints."""
 
     models: Models
+    stored: StoredFacts
 
     async def root(self, request: Request) -> Response:
         """Whether anybody is there: clients look here first."""
@@ -51,7 +55,11 @@ class ModelsApi:
     async def tags(self, request: Request) -> Response:
         """List models, the default first."""
         del request
-        return answered(TagsAnswer(models=[_tag(standing) for standing in self.models.standings()]))
+        ids = [known.id for known in self.models.shelf.known() if not known.is_named]
+        cards = await anyio.to_thread.run_sync(self.stored.cards, ids)
+        return answered(
+            TagsAnswer(models=[_tag(standing, cards.get(standing.id)) for standing in self.models.standings()])
+        )
 
     async def loaded(self, request: Request) -> Response:
         """Those that are in memory."""
@@ -69,18 +77,26 @@ class ModelsApi:
     async def show(self, request: Request) -> Response:
         """One model."""
         wire = await received(request, partial(read_wire, ModelBody))
+        known = self.models.meant(name_of(wire))
+        if not known.is_named and self.models.shelf.loaded(known.id) is None:
+            card = await anyio.to_thread.run_sync(self.stored.card, known.id)
+            if card is not None and card.facts is not None:
+                return answered(shown_unloaded(card.stored, card.facts, known.kind))
         shown = partial(self._shown, name_of(wire))
         return answered(await self.models.with_loaded(shown, principal_of(request).id))
 
     async def _shown(self, name: str) -> ShowAnswer:
-        return _shown(self.models.any(name))
+        model = self.models.any(name)
+        return _shown(model, self.models.shelf.standing(model.id).base)
 
 
-def _tag(standing: Standing) -> TagAnswer:
+def _tag(standing: Standing, card: StoredCard | None) -> TagAnswer:
     model = standing.model
+    if model is None and card is not None:
+        return tag_of_stored(standing.id, card)
     if model is None:  # what its file holds is known when it is loaded
         nothing = DetailsAnswer(
-            parent_model="", format="", family="", families=[], parameter_size="", quantization_level=""
+            parent_model=standing.base, format="", family="", families=[], parameter_size="", quantization_level=""
         )
         digest = hashlib.sha256(standing.id.encode()).hexdigest()
         return TagAnswer(
@@ -92,7 +108,7 @@ def _tag(standing: Standing) -> TagAnswer:
         modified_at=timestamp(model.created),
         size=model.backend.weights.nbytes,
         digest=_digest(model),
-        details=_details(model),
+        details=_details(model, standing.base),
     )
 
 
@@ -106,14 +122,14 @@ def _loaded(standing: Standing, model: AnyModel) -> LoadedAnswer:
         model=model.id,
         size=size,
         digest=_digest(model),
-        details=_details(model),
+        details=_details(model, standing.base),
         expires_at=timestamp(leaves),
         size_vram=size if backend.weights.are_on_device else 0,
         context_length=model.context,
     )
 
 
-def _shown(model: AnyModel) -> ShowAnswer:
+def _shown(model: AnyModel, base: str) -> ShowAnswer:
     weights = model.backend.weights
     facts: dict[str, str | int] = {
         "general.architecture": weights.architecture,
@@ -126,10 +142,10 @@ def _shown(model: AnyModel) -> ShowAnswer:
     if isinstance(model, Model):
         parameters, template = _parameters(model.defaults), model.codec.info.template
     return ShowAnswer(
-        modelfile=f"FROM {model.id}\n",
+        modelfile=f"FROM {base}\nADAPTER {model.id.removeprefix(base)[1:]}\n" if base else f"FROM {model.id}\n",
         parameters=parameters,
         template=template,
-        details=_details(model),
+        details=_details(model, base),
         model_info={name: fact for name, fact in facts.items() if fact},
         capabilities=_capabilities(model),
         modified_at=timestamp(model.created),
@@ -165,14 +181,14 @@ def _capabilities(model: AnyModel) -> list[str]:
     return [name for name, there in has.items() if there]
 
 
-def _details(model: AnyModel) -> DetailsAnswer:
+def _details(model: AnyModel, base: str) -> DetailsAnswer:
     weights = model.backend.weights
     return DetailsAnswer(
-        parent_model="",
+        parent_model=base,
         format=weights.form,
         family=weights.architecture,
         families=[weights.architecture] if weights.architecture else [],
-        parameter_size=_in_words(weights.parameters),
+        parameter_size=in_words(weights.parameters),
         quantization_level=weights.quantisation,
     )
 
@@ -180,13 +196,5 @@ def _details(model: AnyModel) -> DetailsAnswer:
 def _digest(model: AnyModel) -> str:
     weights = model.backend.weights
     reads = model.codec.fingerprint(()) if isinstance(model, Model) else "embeds"
-    identity = f"{model.id}\n{reads}\n{weights.nbytes}\n{weights.parameters}"
+    identity = f"{model.id}\n{reads}\n{weights.nbytes}\n{weights.parameters}{weights.adapter}"
     return hashlib.sha256(identity.encode()).hexdigest()
-
-
-def _in_words(parameters: int) -> str:
-    """A count as Ollama writes it: 1.7B; empty where it is not known."""
-    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if parameters >= size:
-            return f"{parameters / size:.1f}{unit}"
-    return str(parameters) if parameters else ""

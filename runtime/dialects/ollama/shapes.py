@@ -126,9 +126,12 @@ class TagAnswer(Shape):
 
     name: str
     model: str
-    modified_at: str = Field(description="When it was loaded.")
-    size: int = Field(description="The bytes of its weights.")
-    digest: str = Field(description="Names it as long as its file, its template and its tokens stay the same.")
+    modified_at: str = Field(description="When it was loaded; of a stored one that is not, when it came.")
+    size: int = Field(description="The bytes of its weights; of a stored one that is not loaded, of its files.")
+    digest: str = Field(
+        description="Names it as long as its file, its template and its tokens stay the same; of a stored one that is"
+        " not loaded, its version."
+    )
     details: DetailsAnswer
 
 

@@ -10,12 +10,12 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import Forbidden, InvalidRequest, ModelLoadFailed, NotFound
+from tenuto.errors import InvalidRequest, ModelLoadFailed, NotFound
 from tenuto.pipelines.finding import model_store
 from tenuto.runtime.dialects.ollama.shapes import PullAnswer
 from tenuto.runtime.dialects.ollama.wire import ModelBody, PullBody, name_of
 from tenuto.runtime.http.answers import answered
-from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.auth import expect_admin, principal_of
 from tenuto.runtime.http.body import read_wire, received
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.ndjson import LineStream
@@ -83,8 +83,7 @@ class StoredApi:
 
 
 def _require_admin(request: Request, does: str) -> None:
-    if not principal_of(request).is_admin:
-        raise Forbidden(f"only an admin {does} models: this machine's own user, or a key with admin = true")
+    expect_admin(request, f"only an admin {does} models: it is done")
 
 
 async def _told_at_once() -> AsyncGenerator[dict[str, Any], None]:

@@ -14,7 +14,8 @@ from tests.patience import HANGS_S
 class Files(ThreadingHTTPServer):
     """Files by their paths, with ETags and ranges. `break_after`: an answer ends at that byte of its file, however
     often it is asked for; `stand_still_at`: there it waits until `go_on`, or until its
-    client has `left`."""
+    client has `left`. `answers`: what is answered at a path instead, one after the other; `lengths`: which lengths it
+    claims. PUT lets it have something else."""
 
     daemon_threads = True
 
@@ -24,6 +25,9 @@ class Files(ThreadingHTTPServer):
         self.moved: dict[str, str] = {}
         self.tags: dict[str, str] = {}
         self.requests: list[tuple[str, str, str | None]] = []
+        self.authorizations: list[tuple[str | None, str | None]] = []
+        self.answers: dict[str, list[tuple[int, dict[str, str]]]] = {}
+        self.lengths: dict[str, str] = {}
         self.break_after: int | None = None
         self.stand_still_at: int | None = None
         self.go_on = threading.Event()
@@ -35,6 +39,9 @@ class Files(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has left: many tests are about that."""
 
     def asked(self, path: str) -> list[str | None]:
         """The ranges of a file that were asked for."""
@@ -65,9 +72,24 @@ class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(with_body=True)
 
+    def do_PUT(self) -> None:
+        """Have this content from now on, at a path or as the model of that name in the registry."""
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path.endswith(".gguf"):
+            self.server.files[self.path] = content
+        else:
+            self.server.add_ollama(self.path.removeprefix("/"), {"model": content})
+        self._head(204, {})
+
     def _answer(self, *, with_body: bool) -> None:
         server, wanted = self.server, self.headers.get("Range")
         server.requests.append((self.command, self.path, wanted))
+        server.authorizations.append((self.headers.get("Host"), self.headers.get("Authorization")))
+        if server.answers.get(self.path):
+            status, headers = server.answers[self.path].pop(0)
+            self._head(status, {"Content-Length": "0", **headers})
+            self.close_connection = True
+            return
         if self.path in server.moved:
             self._head(307, {"Location": server.moved[self.path], "Content-Length": "0"})
             return
@@ -78,7 +100,8 @@ class _Answers(BaseHTTPRequestHandler):
         begin, tag = 0, server.tag(self.path)
         if wanted and server.honours_ranges and self.headers.get("If-Range", tag) == tag:
             begin = int(wanted.removeprefix("bytes=").rstrip("-"))
-        headers = {"Content-Length": str(len(content) - begin), **({"ETag": tag} if server.has_tags else {})}
+        length = server.lengths.get(self.path, str(len(content) - begin))
+        headers = {"Content-Length": length, **({"ETag": tag} if server.has_tags else {})}
         if begin:
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
         self._head(206 if begin else 200, headers)

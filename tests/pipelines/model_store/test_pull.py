@@ -183,7 +183,7 @@ def test_the_folder_of_a_version_behind_any_web_server_is_a_mirror(
     assert verify(got) == []
     files.files["/models/small/files/tokenizer.json"] = b"{}"
     other = ModelStore(tmp_path / "other")
-    with pytest.raises(ModelLoadFailed, match="broke off"):  # it never has as many bytes as are listed
+    with pytest.raises(ModelLoadFailed, match=r"tokenizer.json has 2 bytes and not the \d+ that were announced"):
         pull(other, source_of(f"{files.url}/models/small/version.json", other.root))
 
 
@@ -217,6 +217,36 @@ def test_what_ollama_keeps_beside_a_model_lies_beside_it(store: ModelStore, file
         "params.json": b'{"stop": ["x"]}',
         "mmproj.gguf": TWO,
     }
+    assert got.projector == got.files / "mmproj.gguf"
+    assert [*got.not_used] == ["template.txt", "params.json"]
+
+
+def test_a_projector_of_the_hub_comes_with_its_model_and_all_parts_of_a_split_one(store: ModelStore, hub: Hub) -> None:
+    hub.files = {
+        "see-Q8_0-00001-of-00002.gguf": ONE,
+        "see-Q8_0-00002-of-00002.gguf": TWO,
+        "see-Q4_0.gguf": TWO,
+        "mmproj-F32.gguf": TWO + b"f32",
+        "mmproj-F16.gguf": TWO + b"f16",
+    }
+    got = pull(store, source_of("hf:owner/model:Q8_0", store.root))
+    assert [file.path for file in got.version.files] == [
+        "see-Q8_0-00001-of-00002.gguf",
+        "see-Q8_0-00002-of-00002.gguf",
+        "mmproj-F16.gguf",
+    ]
+    found = find("hf:owner/model:Q8_0", LoadSettings(downloads=store.root))
+    assert (found.path, found.projector) == (got.path, got.files / "mmproj-F16.gguf")
+    del hub.files["see-Q8_0-00002-of-00002.gguf"]
+    with pytest.raises(ModelLoadFailed, match=r"is one of 2 parts, and see-Q8_0-00002-of-00002\.gguf is not there"):
+        pull(store, source_of("hf:owner/model:Q8_0", store.root))
+
+
+def test_an_imported_model_brings_the_projector_beside_it(store: ModelStore, tmp_path: Path) -> None:
+    (tmp_path / "see-Q8_0.gguf").write_bytes(ONE)
+    (tmp_path / "mmproj-see-f16.gguf").write_bytes(TWO)
+    got = pull(store, LocalModel(tmp_path / "see-Q8_0.gguf"))
+    assert (got.path.name, got.projector) == ("see-Q8_0.gguf", got.files / "mmproj-see-f16.gguf")
 
 
 def test_sources_that_are_not_there_or_no_models_are_told_in_words(store: ModelStore, files: Files) -> None:

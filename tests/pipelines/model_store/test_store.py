@@ -79,6 +79,17 @@ def test_rolling_back_goes_through_the_versions_that_were_current(
         store.rollback("none")
 
 
+def test_the_state_of_the_store_tells_each_change(store: ModelStore, first_and_second: tuple[str, str]) -> None:
+    second, nothing = store.state(), ModelStore(store.root / "none").state()
+    assert store.state() == second
+    store.rollback("tiny")
+    first = store.state()
+    store.rollback("tiny", first_and_second[1])
+    assert first not in (second, store.state())
+    store.remove("tiny")
+    assert store.state() == nothing
+
+
 def test_what_comes_again_is_the_version_that_it_was(
     store: ModelStore, first_and_second: tuple[str, str], tmp_path: Path
 ) -> None:
