@@ -82,6 +82,8 @@ class Weights:
     """How many numbers stand for a token between two layers."""
     are_on_device: bool = False
     """Whether an accelerator of the machine holds them."""
+    adapter: str = ""
+    """Tells what is applied to them, and by how much, from any other adapter; empty: nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

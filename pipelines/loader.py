@@ -6,23 +6,27 @@ Importing this loads no backend.
 import logging
 import os
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
+from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.adapters import fitting
 from tenuto.pipelines.backends import import_llama, import_mlx
 from tenuto.pipelines.base import Pipeline
-from tenuto.pipelines.cache_types import CacheType
 from tenuto.pipelines.codec import TemplateCodec
 from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.finding import Source, is_embedded, located, user_cache
-from tenuto.pipelines.fit import Memory, Plan, Wishes
+from tenuto.pipelines.fit import Memory, Plan
 from tenuto.pipelines.images import ImageReader
 from tenuto.pipelines.infill import InfillTokens
+from tenuto.pipelines.load_settings import LoadSettings
 from tenuto.pipelines.planning import planned, planned_into
 from tenuto.pipelines.projector_files import projector_beside
 from tenuto.pipelines.sampling_defaults import GREEDY
@@ -33,12 +37,17 @@ from tenuto.pipelines.trial import require as trial_of
 if TYPE_CHECKING:
     from tenuto.pipelines.llama_cpp import LlamaSettings, Model
 
+__all__ = ["LoadSettings", "find", "fit", "found", "layout_of", "load", "load_any", "load_source"]
+
 logger = logging.getLogger(__name__)
 
+_BY_DEFAULT = LoadSettings()
 _SLOTS_OF_A_CORE = 4
 _CELL_STEP = 256
 _CACHE_BYTES = 1 << 30
 """For what is not planned: embedding models, and those of MLX."""
+_turns: "WeakValueDictionary[str, Lock]" = WeakValueDictionary()
+_turns_lock = Lock()
 _CHATML = """\
 {%- for message in messages -%}
 {{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
@@ -46,57 +55,7 @@ _CHATML = """\
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSettings:
-    """What a model may take. None: fitted to the model and the machine.
-
-    `cache_bytes` bounds the cache on the device where `slots` or `cells` are left open; `most_slots` and `most_cells`,
-    the tokens that one sequence may hold, bound what is chosen. `gpu_layers` below 0: all. `budget` bounds all bytes
-    of a GGUF model, `host_cache_bytes` for paused sequences among them, and `among` so many models the memory is
-    divided.
-    """
-
-    slots: int | None = None
-    cells: int | None = None
-    cache_bytes: int | None = None
-    host_cache_bytes: int = 0
-    budget: int | None = None
-    among: int = 1
-    most_cells: int = 8192
-    most_slots: int = 16
-    threads: int | None = None
-    batch_tokens: int = 512
-    gpu_layers: int | None = None
-    cache_type: CacheType | None = None
-    tool_formats: tuple[tuple[str, str], ...] = ()
-    """Which models, by their ids or globs, speak which tool-call format; of others it is found out."""
-    downloads: Path | None = None
-    """Where fetched models are kept; by default the user's cache folder."""
-    verdicts: Path | None = None
-    """Where it is kept which models have passed a trial; by default beside these."""
-    projector: Path | None = None
-    """The part of a GGUF model that reads images; by default one that lies beside it."""
-    layout: Plan | None = None
-    """How a GGUF model was planned; None: it is planned when it is loaded."""
-
-    def wishes(self, projector: Path | None) -> Wishes:
-        """What a plan for a GGUF model has to keep to."""
-        return Wishes(
-            slots=self.slots,
-            context=self.cells,
-            cache_type=self.cache_type,
-            gpu_layers=self.gpu_layers,
-            cache_bytes=self.cache_bytes,
-            host_cache_bytes=self.host_cache_bytes,
-            most_context=self.most_cells,
-            most_slots=self.most_slots,
-            batch_tokens=self.batch_tokens,
-            among=self.among,
-            further=projector.stat().st_size if projector is not None and projector.is_file() else 0,
-        )
-
-
-def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
+def find(model: str, settings: LoadSettings = _BY_DEFAULT) -> Source:
     """Find the file or folder of a model, and fetch it if it is somewhere else and not stored yet.
 
     Raises:
@@ -105,7 +64,7 @@ def find(model: str, settings: LoadSettings = LoadSettings()) -> Source:
     return located(model, settings.downloads)
 
 
-def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
+def load(model: str, settings: LoadSettings = _BY_DEFAULT) -> Pipeline:
     """Load a model that generates, as `load_any` does.
 
     Raises:
@@ -118,7 +77,7 @@ def load(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline:
     return pipeline
 
 
-def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | EmbeddingPipeline:
+def load_any(model: str, settings: LoadSettings = _BY_DEFAULT) -> Pipeline | EmbeddingPipeline:
     """Load a model, whether it generates or embeds.
 
     It is `embedded`, a GGUF file, an MLX folder, `hf:OWNER/REPO[:QUANT]`, `scripted:FILE`, or the name of a stored
@@ -131,10 +90,30 @@ def load_any(model: str, settings: LoadSettings = LoadSettings()) -> Pipeline | 
         ModelLoadFailed: the text says what is wrong and what to do.
     """
     source, settings = found(model, settings)
+    with _turn(source):
+        return _opened(model, source, settings)
+
+
+@contextmanager
+def _turn(source: Source) -> Iterator[None]:
+    """One load of a file at a time: the next one is planned when the weights are there, which both then share."""
+    with _turns_lock:
+        turn = _turns.setdefault(str(source.path), Lock())
+    with turn:
+        yield
+
+
+def _opened(model: str, source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
+    if source.kind != "gguf" and settings.adapter is not None:
+        raise ModelLoadFailed(
+            f"{settings.adapter.path} cannot be applied to {source.path}: adapters are for GGUF models; `mlx_lm.fuse`"
+            " makes a model of its own of an MLX model and an adapter"
+        )
     if is_embedded(model):
-        # The small default model says one thing well; chance only harms it.
-        embedded = load_source(source, settings)
+        # Ours needs no trial; an adapter to it is somebody else's.
+        embedded = load_source(source, settings) if settings.adapter is None else _tried(source, settings)
         assert isinstance(embedded, Pipeline)
+        # The small default model says one thing well; chance only harms it.
         return replace(embedded, defaults=GREEDY)
     if source.kind == "scripted":
         return load_source(source, settings)
@@ -162,7 +141,7 @@ def found(model: str, settings: LoadSettings) -> tuple[Source, LoadSettings]:
         # More of its short conversations at a time than four a core gain nothing.
         return source, replace(settings, most_slots=min(settings.most_slots, _SLOTS_OF_A_CORE * _cores()))
     beside = projector_beside(source.path) if source.kind == "gguf" else None
-    return replace(source, projector=settings.projector or beside), settings
+    return replace(source, projector=settings.projector or source.projector or beside), settings
 
 
 def _tried(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeline:
@@ -171,6 +150,8 @@ def _tried(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPipeli
     settings = replace(settings, layout=layout_of(source, settings))
     layers, cache_type = _on_devices(settings), settings.layout.cache_type if settings.layout else "f16"
     trial = Trial(source.kind, str(source.path), layers, settings.threads or _cores(), projector, cache_type)
+    if settings.adapter is not None:
+        trial = replace(trial, adapter=str(settings.adapter.path), scale=settings.adapter.scale)
     passed = trial_of(trial, settings.verdicts or user_cache() / "verdicts")
     return replace(load_source(source, settings), trial=passed)
 
@@ -231,10 +212,14 @@ def layout_of(source: Source, settings: LoadSettings, *, is_alone: bool = False)
     """
     if source.kind != "gguf":
         return None
-    wishes, devices = settings.wishes(source.projector), import_llama().devices(are_empty=is_alone)
+    llama = import_llama()
+    wishes, devices = settings.wishes(source.projector), llama.devices(are_empty=is_alone)
     if is_alone:
-        return planned_into(source.path, wishes, Memory(None, devices, settings.budget))
-    return planned(source.path, wishes, devices, settings.budget)
+        return planned_into(source.path, wishes, Memory(None, devices, settings.budget), settings.adapter)
+    there = llama.placement_of(source.path) if source.path.exists() else None
+    if there is not None and there.on_each and wishes.gpu_layers in (None, -1, there.gpu_layers):
+        wishes = replace(wishes, gpu_layers=there.gpu_layers, on_each=there.on_each)
+    return planned(source.path, wishes, devices, settings.budget, settings.adapter)
 
 
 def _on_devices(settings: LoadSettings) -> int:
@@ -273,7 +258,8 @@ def _load_gguf(source: Source, settings: LoadSettings) -> Pipeline | EmbeddingPi
     if source.projector is not None:
         projector = llama.Projector(source.projector, model, threads=chosen.threads)
     codec = _codec(source, settings, llama.LlamaTokenizer(model), model.chat_template, model.infill, projector)
-    backend = llama.LlamaBackend(model, chosen, projector)
+    adapter = None if settings.adapter is None else fitting(settings.adapter, source.path)
+    backend = llama.LlamaBackend(model, chosen, projector, adapter)
     defaults = model.sampling_defaults
     return Pipeline(codec, backend, defaults, images=projector, weights=weakref.ref(model), layout=layout)
 

@@ -37,6 +37,8 @@ class Layer:
     values: int = 0
     state: int = 0
     is_windowed: bool = False
+    adapter: int = 0
+    """Bytes of what an adapter adds to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Shape:
     step: int
     heads: tuple[int, ...] = ()
     window: int = 0
+    adapter: int = 0
+    """Bytes of what an adapter adds to other tensors than those of a layer."""
 
     @property
     def weights(self) -> int:
@@ -65,23 +69,17 @@ class Shape:
         return self.inputs + sum(layer.weights for layer in self.layers) + self.outputs
 
 
-def shape_of(headers: Sequence[GgufHeader]) -> Shape:
-    """The shape of the model whose files have these heads, in their order."""
+def shape_of(headers: Sequence[GgufHeader], adapter: Mapping[str, Tensor] = {}) -> Shape:
+    """The shape of the model whose files have these heads, in their order, with the tensors of an adapter to it."""
     facts = _Facts(headers[0])
     tensors = {name: tensor for header in headers for name, tensor in header.tensors.items()}
-    by_layer: dict[int, dict[str, Tensor]] = {
-        number: {} for number in range(min(facts.number("block_count"), _MOST_LAYERS))
-    }
-    others: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        _, _, rest = name.partition("blk.")
-        number, _, _ = rest.partition(".")
-        kept = by_layer.get(int(number), others) if name.startswith("blk.") and number.isdecimal() else others
-        kept[name] = tensor
+    count = min(facts.number("block_count"), _MOST_LAYERS)
+    by_layer, others = _by_layer(tensors, count)
+    added, added_beside = _by_layer(adapter, count)
     inputs = sum(tensor.nbytes for name, tensor in others.items() if "embd" in name)
     outputs = sum(tensor.nbytes for name, tensor in others.items() if "embd" not in name)
     embeddings = others.get("token_embd.weight", Tensor((0, 0), 0))
-    layers = [_layer(facts, number, of_layer) for number, of_layer in by_layer.items()]
+    layers = [_layer(facts, number, of_layer, added[number]) for number, of_layer in by_layer.items()]
     return Shape(
         architecture=facts.architecture,
         training_context=facts.number("context_length"),
@@ -90,10 +88,23 @@ def shape_of(headers: Sequence[GgufHeader]) -> Shape:
         inputs=inputs,
         outputs=outputs,
         tied=0 if "output.weight" in others else embeddings.nbytes,
-        step=facts.step(),
+        step=facts.step() + 2 * max((sum(tensor.shape[:2]) for tensor in adapter.values()), default=0),
         heads=facts.heads() if any(layer.keys for layer in layers) else (),
         window=facts.number("attention.sliding_window") if any(layer.is_windowed for layer in layers) else 0,
+        adapter=sum(tensor.nbytes for tensor in added_beside.values()),
     )
+
+
+def _by_layer(tensors: Mapping[str, Tensor], count: int) -> tuple[dict[int, dict[str, Tensor]], dict[str, Tensor]]:
+    """The tensors of each layer, and the others."""
+    found: dict[int, dict[str, Tensor]] = {number: {} for number in range(count)}
+    others: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        _, _, rest = name.partition("blk.")
+        number, _, _ = rest.partition(".")
+        kept = found.get(int(number), others) if name.startswith("blk.") and number.isdecimal() else others
+        kept[name] = tensor
+    return found, others
 
 
 def embeds(header: GgufHeader) -> bool:
@@ -165,7 +176,7 @@ class _Facts:
         return 4 * self.number("ssm.inner_size") + 2 * self.number("ssm.group_count") * self.number("ssm.state_size")
 
 
-def _layer(facts: _Facts, number: int, tensors: Mapping[str, Tensor]) -> Layer:
+def _layer(facts: _Facts, number: int, tensors: Mapping[str, Tensor], added: Mapping[str, Tensor]) -> Layer:
     sizes = [tensor.nbytes for tensor in tensors.values()]
     keys, values = _kept(facts, number, tensors)
     is_recurrent = any(mark in name for name in tensors for mark in _RECURRENT)
@@ -176,6 +187,7 @@ def _layer(facts: _Facts, number: int, tensors: Mapping[str, Tensor]) -> Layer:
         values=values,
         state=4 * facts.state() if is_recurrent else 0,
         is_windowed=facts.is_windowed(number),
+        adapter=sum(tensor.nbytes for tensor in added.values()),
     )
 
 

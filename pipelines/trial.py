@@ -42,6 +42,8 @@ class Trial:
     threads: int
     projector: str = ""
     cache_type: CacheType = "f16"
+    adapter: str = ""
+    scale: float = 1.0
 
 
 def require(trial: Trial, verdicts: Path) -> str:
@@ -85,7 +87,7 @@ def _try(trial: Trial, file_bytes: int) -> None:
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise ModelLoadFailed(f"{trial.path} cannot be served: it was not loaded within {seconds} s") from None
+            raise ModelLoadFailed(f"{_named(trial)} cannot be served: it was not loaded within {seconds} s") from None
         finally:
             process.kill()
             process.wait()
@@ -96,8 +98,12 @@ def _try(trial: Trial, file_bytes: int) -> None:
             raise ModelLoadFailed(json.loads(answer)["error"])
         how = _in_words(code)
         raise ModelLoadFailed(
-            f"{trial.path} cannot be served: it crashes the process that loads it ({how}); {_cause(complaints)}"
+            f"{_named(trial)} cannot be served: it crashes the process that loads it ({how}); {_cause(complaints)}"
         )
+
+
+def _named(trial: Trial) -> str:
+    return f"{trial.path} with the adapter {trial.adapter}" if trial.adapter else trial.path
 
 
 def _in_words(code: int) -> str:
@@ -121,8 +127,10 @@ def _tail(file: IO[bytes]) -> str:
 
 
 def _files(trial: Trial) -> Iterator[Path]:
-    """All files of a model: those of a folder, or the parts of a GGUF file, and its projector."""
+    """All files of a model: those of a folder, or the parts of a GGUF file, its projector and its adapter."""
     path = Path(trial.path)
+    if trial.adapter:
+        yield Path(trial.adapter)
     if trial.projector:
         yield Path(trial.projector)
     if path.is_dir():
@@ -140,7 +148,7 @@ def _digest(trial: Trial, files: list[Path]) -> str:
     Reading gigabytes at every start would cost more than the trial. A change in the middle of a file shows in its
     times: nobody but the clock sets the time of an inode's last change.
     """
-    how = f"{trial.kind} {trial.gpu_layers} {trial.cache_type}"
+    how = f"{trial.kind} {trial.gpu_layers} {trial.cache_type} {trial.scale if trial.adapter else ''}"
     digest = hashlib.sha256(f"{__version__} {platform.platform()} {how}".encode())
     for package in _PACKAGES[trial.kind]:
         found = importlib.util.find_spec(package)

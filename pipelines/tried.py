@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tenuto.errors import ModelLoadFailed, TenutoError
+from tenuto.pipelines.adapters import Adapter
 from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
@@ -38,6 +39,7 @@ def main(trial: Trial, seconds: int, file_bytes: int) -> None:
         threads=trial.threads,
         gpu_layers=trial.gpu_layers,
         cache_type=trial.cache_type,
+        adapter=Adapter(Path(trial.adapter), trial.scale) if trial.adapter else None,
     )
     try:
         _bound(trial, seconds, _MEMORY + 2 * file_bytes)

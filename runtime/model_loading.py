@@ -3,11 +3,12 @@
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.to_thread
 
 from tenuto.errors import ConfigurationError, ModelLoadFailed, NotFound
@@ -17,29 +18,39 @@ from tenuto.pipelines.finding import model_id
 from tenuto.pipelines.kinds import makes
 from tenuto.pipelines.loader import LoadSettings, found, layout_of, load_any
 from tenuto.pipelines.sizes import size_of
+from tenuto.runtime.adapted_models import MARK, Adapters
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine, EngineSettings
 from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop.embedding_client import EmbeddingClient
 from tenuto.runtime.loop.engine_client import REMEMBERED_TOKENS, EngineClient, QueueLimits
+from tenuto.runtime.loop.life.accountant import Share
 from tenuto.runtime.loop.life.loading import Available, Loaded, Memory, Prepared
 from tenuto.runtime.loop.model import AnyModel, EmbeddingModel, Model
+from tenuto.runtime.loop.warm_up import warm_up
 from tenuto.runtime.metrics import Metrics
+from tenuto.sessions.items import ToolSpec
+
+NO_ADAPTERS = Adapters({})
 
 
-def available(names: Sequence[str]) -> list[Available]:
-    """What `--model` names, each by its id. Nothing is loaded.
+def available(names: Sequence[str], adapters: Adapters = NO_ADAPTERS) -> list[Available]:
+    """What `--model` names, each by its id; `MODEL+NAME` is one with an adapter. Nothing is loaded.
 
     Raises:
         ConfigurationError: two would have one id, and nobody could ask for the second.
     """
     by_id: dict[str, str] = {}
+    found = []
     for model in names:
-        id = model_id(model)
+        source, adapter = adapters.split(model)
+        base = model_id(source)
+        id = f"{base}{MARK}{adapter}" if adapter else base
         if id in by_id:
             raise ConfigurationError(f"--model {by_id[id]} and --model {model} would both be {id!r}; rename a file")
         by_id[id] = model
-    return [Available(id, model, makes(model)) for id, model in by_id.items()]
+        found.append(Available(id, source, makes(source), base=base if adapter else "", adapter=adapter))
+    return found
 
 
 def available_cores() -> int:
@@ -61,10 +72,19 @@ class _Plan:
 
 
 class Loader:
-    """Loads models by the settings of a server. `together`: among how many models threads are divided at least."""
+    """Loads models by the settings of a server. `together`: among how many models threads are divided at least.
+    `tools`: those that conversations have by default now."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, together: int) -> None:
-        self._settings, self._metrics, self._together = settings, metrics, max(1, together)
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        together: int,
+        tools: Callable[[], Sequence[ToolSpec]] = lambda: (),
+        adapters: Adapters = NO_ADAPTERS,
+    ) -> None:
+        self._settings, self._metrics, self._together, self._tools = settings, metrics, max(1, together), tools
+        self._adapters = adapters
         self._measured: dict[tuple[object, ...], int] = {}
         """What files took when they were loaded, by where they lie and when they were changed."""
 
@@ -73,7 +93,7 @@ class Loader:
         return await anyio.to_thread.run_sync(self._prepare, available, budget, abandon_on_cancel=True)
 
     async def load(self, prepared: Prepared, loaded: int) -> Loaded:
-        """Open its pipeline in a thread, and begin its engine."""
+        """Open its pipeline in a thread, begin its engine, and let it warm up."""
         plan: _Plan = prepared.plan
         threads = (self._settings.threads or available_cores()) // max(self._together, loaded + 1)
         fitting = replace(plan.settings, threads=max(1, threads))
@@ -81,12 +101,19 @@ class Loader:
         model, engine_bytes = self._model(prepared.available.id, pipeline, plan)
         nbytes = _bytes(pipeline, model) + engine_bytes
         self._measured[plan.stamp] = nbytes
-        memory = Memory(nbytes, model.engine.stop, partial(_is_gone, pipeline.weights))
+        memory = Memory(nbytes, model.engine.stop, partial(_is_gone, pipeline.weights), prepared.shares)
+        try:
+            if isinstance(model, Model):
+                await warm_up(model, self._tools())
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await memory.stop()
+            raise
         return Loaded(prepared.available, model, memory)
 
     def _prepare(self, available: Available, budget: int | None) -> Prepared:
         settings = self._settings
-        projector = settings.mmproj if available.source == settings.model[0] else None
+        projector = settings.mmproj if available.source == self._adapters.split(settings.model[0])[0] else None
         fitting = LoadSettings(
             slots=settings.slots,
             cells=settings.context,
@@ -97,6 +124,7 @@ class Loader:
             among=self._together,
             projector=projector,
             tool_formats=settings.tool_format,
+            adapter=self._adapters.get(available.adapter),
         )
         try:
             source, fitting = found(available.source, fitting)
@@ -104,6 +132,8 @@ class Loader:
         except (OSError, NotFound) as error:
             raise ModelLoadFailed(f"{available.source}: {error}") from error
         weights = size.weights
+        # llama.cpp has the weights of a file in memory once, whoever uses them.
+        shares = Share(size.stamp, weights) if source.kind == "gguf" else None
         host = int(settings.host_cache_bytes)
         if budget is not None:
             room = budget - weights
@@ -119,13 +149,15 @@ class Loader:
             layout = layout_of(source, fitting, is_alone=True)
             if layout is not None:
                 fitting = replace(fitting, budget=layout.total)
-                return Prepared(available, layout.total, _Plan(fitting, size.stamp, host))
+                return Prepared(
+                    available, layout.total, _Plan(fitting, size.stamp, host), Share(size.stamp, layout.weights)
+                )
         cache = fitting.cache_bytes or _CACHE_BYTES
-        plan = _Plan(fitting, (*size.stamp, cache), host)
+        plan = _Plan(fitting, (*size.stamp, available.adapter, cache), host)
         known = self._measured.get(plan.stamp)
         if size.cache is not None:
             known = weights + size.cache + (0 if budget is None else min(host, size.cache))
-        return Prepared(available, weights + cache + host if known is None else known, plan)
+        return Prepared(available, weights + cache + host if known is None else known, plan, shares)
 
     def _model(self, id: str, pipeline: Pipeline | EmbeddingPipeline, plan: _Plan) -> tuple[AnyModel, int]:
         """The model with its engine, and what the engine may keep in host memory."""

@@ -49,13 +49,13 @@ def need_of(shape: Shape, wishes: Wishes, memory: Memory, tried: Layout) -> Need
         for layer in shape.layers
     ]
     step = _step_bytes(shape, cells + (windowed if shape.window else 0), tried.slots, wishes.batch_tokens)
-    placed = _placed(shape, caches, step, memory.devices, tried.gpu_layers)
+    placed = _placed(shape, caches, step, memory.devices, tried.gpu_layers, wishes.on_each)
     if placed is None:
         return None
     on_each, devices = placed
     on_host = min(len(shape.layers), len(shape.layers) + 1 - tried.gpu_layers)
-    host = wishes.further + shape.inputs + _SCRATCH + step
-    host += sum(layer.weights for layer in shape.layers[:on_host]) + sum(caches[:on_host])
+    host = wishes.further + shape.inputs + shape.adapter + _SCRATCH + step
+    host += sum(layer.weights + layer.adapter for layer in shape.layers[:on_host]) + sum(caches[:on_host])
     host += _CELL_FACTS * tried.slots * (cells + (windowed if shape.window else 0))
     host += 0 if tried.gpu_layers else shape.outputs
     steps = step * (1 + sum(bool(taken) for taken in devices))
@@ -80,9 +80,17 @@ def _step_bytes(shape: Shape, cells: int, slots: int, batch_tokens: int) -> int:
 
 
 def _placed(
-    shape: Shape, caches: Sequence[int], step: int, devices: Sequence[Device], gpu_layers: int
+    shape: Shape,
+    caches: Sequence[int],
+    step: int,
+    devices: Sequence[Device],
+    gpu_layers: int,
+    on_each: Sequence[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The last layers, and behind them the outputs, one device after the other: how many each has, and its bytes."""
+    """The last layers, and behind them the outputs, one device after the other: how many each has, and its bytes.
+
+    `on_each`: so many lie on each already, and others cannot.
+    """
     taken, counts = [0] * len(devices), [0] * len(devices)
     if not gpu_layers:
         return tuple(counts), tuple(taken)
@@ -90,13 +98,26 @@ def _placed(
     # For a long prompt the library brings the other layers' weights over, one after the other.
     visiting = max((layer.largest for layer in shape.layers[:begin]), default=0)
     own = _SCRATCH + step + visiting
-    parts = [layer.weights + cache for layer, cache in zip(shape.layers[begin:], caches[begin:], strict=True)]
+    layers = zip(shape.layers[begin:], caches[begin:], strict=True)
+    parts = [layer.weights + layer.adapter + cache for layer, cache in layers]
     at = 0
     for part in [*parts, shape.outputs + shape.tied]:
-        while at < len(devices) and (taken[at] or own) + part > devices[at].free:
+        while at < len(devices) and _is_full(at, counts, on_each, (taken[at] or own) + part > devices[at].free):
             at += 1
         if at == len(devices):
             return None
         taken[at] = (taken[at] or own) + part
         counts[at] += 1
     return tuple(counts), tuple(taken)
+
+
+def _is_full(device: int, counts: Sequence[int], on_each: Sequence[int], overflows: bool) -> bool:
+    return overflows or (device < len(on_each) and counts[device] == on_each[device])
+
+
+def weights_on(shape: Shape, on_each: Sequence[int]) -> tuple[int, ...]:
+    """The bytes of weights on each device, with so many layers on each, the outputs as the last of them."""
+    parts = [layer.weights for layer in shape.layers] + [shape.outputs + shape.tied]
+    parts = parts[len(parts) - sum(on_each) :]
+    ends = [sum(on_each[: number + 1]) for number in range(len(on_each))]
+    return tuple(sum(parts[end - count : end]) for end, count in zip(ends, on_each, strict=True))

@@ -42,6 +42,8 @@ class Wishes:
     batch_tokens: int = 512
     among: int = 1
     """How many models share the memory that nobody has divided."""
+    on_each: tuple[int, ...] = ()
+    """Where the layers on accelerators lie that are there already, for another model with the same weights."""
     further: int = 0
     """Bytes in main memory of what belongs to the model beside its weights, such as a projector."""
 

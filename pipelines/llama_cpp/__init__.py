@@ -4,7 +4,7 @@ from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the 
 from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending
 from tenuto.pipelines.llama_cpp.devices import devices
 from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
-from tenuto.pipelines.llama_cpp.native import Model
+from tenuto.pipelines.llama_cpp.native import Model, Placement, placement_of
 from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings
 from tenuto.pipelines.llama_cpp.text_encoder import LlamaTextEncoder
@@ -18,8 +18,10 @@ __all__ = [
     "LlamaTextEncoder",
     "LlamaTokenizer",
     "Model",
+    "Placement",
     "Projector",
     "devices",
     "longest_text",
     "openmp",
+    "placement_of",
 ]

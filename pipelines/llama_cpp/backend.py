@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
+from tenuto.pipelines.adapters import Fitting
 from tenuto.pipelines.backend import (
     BackendInfo,
     Bitmask,
@@ -24,6 +25,7 @@ from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import packing
 from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
+from tenuto.pipelines.llama_cpp.lora import LlamaAdapter, adapted
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
@@ -56,7 +58,13 @@ class LlamaBackend:
         ModelLoadFailed: the model is of a kind that cannot be served, or does not fit into memory.
     """
 
-    def __init__(self, model: Model, settings: LlamaSettings, projector: Projector | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        settings: LlamaSettings,
+        projector: Projector | None = None,
+        adapter: Fitting | None = None,
+    ) -> None:
         if not model.is_decoder:
             raise ModelLoadFailed(
                 f"{model.path}: only models that generate text by themselves, or embed, can be served"
@@ -69,6 +77,7 @@ class LlamaBackend:
             batch_tokens=max(settings.batch_tokens, settings.slots, 1 if projector is None else projector.least_batch),
             threads=settings.threads,
             cache_type=settings.cache_type,
+            adapter=None if adapter is None else LlamaAdapter(model, adapter.adapter),
         )
         self._streams = list(range(settings.slots))
         self._pending: LlamaPending | None = None
@@ -85,9 +94,12 @@ class LlamaBackend:
             can_truncate=model.can_truncate,
             reads_images=projector is not None,
             description=model.description,
-            weights=model.weights,
+            weights=model.weights if adapter is None else adapted(model.weights, adapter),
             runs_on=f"llama.cpp, {settings.threads} thread{'s' if settings.threads > 1 else ''}",
-            further=how_it_shares(model, settings.threads),
+            further=(
+                *how_it_shares(model, settings.threads),
+                *(() if adapter is None else (("adapter", adapter.described),)),
+            ),
         )
 
     @property

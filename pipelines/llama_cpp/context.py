@@ -8,6 +8,7 @@ after a step that failed; it can only be cleared. Engine thread only.
 import ctypes
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from tenuto.pipelines.cache_types import CacheType
 from tenuto.pipelines.embedding import TextTokens
 from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import pieces
+from tenuto.pipelines.llama_cpp.lora import LlamaAdapter
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
 from tenuto.pipelines.llama_cpp.pieces import Extents, PieceBatch
 from tenuto.pipelines.llama_cpp.team import Team
@@ -61,6 +63,7 @@ class Context:
         batch_tokens: int,
         threads: int,
         cache_type: CacheType = "f16",
+        adapter: LlamaAdapter | None = None,
     ) -> None:
         if not 1 <= streams <= lib.llama_max_parallel_sequences() or cells < 1 or batch_tokens < streams or threads < 1:
             raise ValueError(f"no context of {streams} x {cells}, {batch_tokens} a step, {threads} threads")
@@ -71,7 +74,13 @@ class Context:
         self._lengths: list[int | None] = [0] * streams
         self._extents: list[Extents] = [()] * streams
         self._vocabulary = model.vocabulary
-        self._pointer: Any = _open(model, streams, cells, batch_tokens, threads, _TYPES[cache_type])
+        with model.changing:
+            self._pointer: Any = _open(model, streams, cells, batch_tokens, threads, _TYPES[cache_type])
+            if adapter is not None:
+                adapter.apply_to(self._pointer)
+        self._adapter = adapter
+        self._is_changed = True
+        """Whether the library plans the next step anew, for which it looks at all adapters."""
         self._memory = lib.llama_get_memory(self._pointer)
         self._batch = Batch(batch_tokens)
         self._outputs = 0
@@ -121,14 +130,14 @@ class Context:
         assert first is not None, "a stream ends with a whole piece"
         self._outputs, self._lengths[stream] = 0, None
         if made.attends_all:
-            lib.llama_set_causal_attn(self._pointer, False)
+            self._attend(is_causal=False)
         try:
             for batch in pieces.batches(made, stream, first, self.batch_tokens, wants_logits=wants_logits):
                 self._step(batch)
                 lib.llama_synchronize(self._pointer)  # what is fed is freed
         finally:
             if made.attends_all:
-                lib.llama_set_causal_attn(self._pointer, True)
+                self._attend(is_causal=True)
         self._lengths[stream] = end = begin + len(made.rows)
         if made.extent != len(made.rows):
             self._extents[stream] = (*extents, (begin, end, made.extent))
@@ -138,8 +147,14 @@ class Context:
         extents = self._extents[feed.stream]
         return replace(feed, position=pieces.position(extents, feed.start)) if extents else feed
 
+    def _attend(self, *, is_causal: bool) -> None:
+        lib.llama_set_causal_attn(self._pointer, is_causal)
+        self._is_changed = True
+
     def _step(self, batch: "Batch | PieceBatch") -> None:
-        status = timed_decode(self._pointer, batch, self._team, self._model)
+        with self._model.changing if self._is_changed else nullcontext():
+            status = timed_decode(self._pointer, batch, self._team, self._model)
+        self._is_changed = False
         if status == 1:
             raise GenerationFailed("the cache has no room for the step")
         if status != 0:
@@ -245,7 +260,7 @@ class Context:
         """Free all; the context is of no use afterwards."""
         if self._pointer:
             lib.llama_free(self._pointer)
-            self._pointer = None
+            self._pointer = self._adapter = None
             self._lengths = []
 
 

@@ -8,8 +8,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import llama_cpp as lib
 
@@ -17,6 +20,7 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Weights
 from tenuto.pipelines.infill import InfillTokens
 from tenuto.pipelines.llama_cpp.zeros import replace_writing
+from tenuto.pipelines.model_facts import gguf_parts
 from tenuto.pipelines.model_shape import ENCODERS
 from tenuto.pipelines.sampling_defaults import SamplingDefaults
 
@@ -35,6 +39,7 @@ _ADVICE = {
 
 _log: deque[str] = deque(maxlen=_LOG_LINES)
 _loading = threading.Lock()
+_in_memory: "WeakValueDictionary[_Key, _Weights]" = WeakValueDictionary()
 
 
 def _keep_errors() -> Any:
@@ -72,10 +77,55 @@ def can_offload() -> bool:
     return bool(lib.llama_supports_gpu_offload())
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How many layers lie on accelerators, below 0: all; and how many on each, where that was chosen."""
+
+    gpu_layers: int
+    on_each: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    files: tuple[object, ...]
+    placement: Placement
+
+
+class _Weights:
+    """What is in memory of a file, once for all models of it. Freed with the last of them."""
+
+    def __init__(self, path: Path, parameters: Any) -> None:
+        self.pointer = lib.llama_model_load_from_file(str(path).encode(), parameters)
+        if not self.pointer:
+            raise failure(f"{path} cannot be loaded")
+        # At exit the process frees everything anyway, and other threads may still be reading.
+        weakref.finalize(self, lib.llama_model_free, self.pointer).atexit = False
+        self.is_offloaded = bool(parameters.n_gpu_layers) and can_offload()
+        self.changing = threading.RLock()
+
+
+def placement_of(path: Path) -> Placement | None:
+    """Where the weights of a file lie that are in memory already; None where they are not.
+
+    Raises:
+        OSError: a file has gone.
+    """
+    files = _identity(path)
+    with _loading:
+        return next((key.placement for key in list(_in_memory.keys()) if key.files == files), None)
+
+
+def _identity(path: Path) -> tuple[object, ...]:
+    """Tells one state of a model's files from any other."""
+    stats = [(part, part.stat()) for part in gguf_parts(path.resolve())]
+    return tuple((str(part), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for part, stat in stats)
+
+
 class Model:
     """Weights and vocabulary of a GGUF file, or its vocabulary alone. Freed when nobody holds it any more.
 
-    `gpu_layers` below 0: all. `on_each`: how many of them each accelerator has, where there are several.
+    Models of the same file, placed in the same way, have one copy of the weights between them, which is freed with the
+    last. `gpu_layers` below 0: all. `on_each`: how many of them each accelerator has, where there are several.
 
     Raises:
         ModelLoadFailed: the native library refuses the file; the text has what it said.
@@ -90,16 +140,27 @@ class Model:
             parameters.tensor_split = shares
         parameters.vocab_only = vocabulary_only
         parameters.n_gpu_layers = 0 if vocabulary_only else gpu_layers
+        try:
+            key = None if vocabulary_only else _Key(_identity(path), Placement(gpu_layers, tuple(on_each)))
+        except OSError as error:
+            raise ModelLoadFailed(f"{path} cannot be read: {error.strerror}") from error
         with _loading:
-            _log.clear()
-            self.pointer = lib.llama_model_load_from_file(str(path).encode(), parameters)
-            if not self.pointer:
-                raise failure(f"{path} cannot be loaded")
-        # At exit the process frees everything anyway, and other threads may still be reading.
-        weakref.finalize(self, lib.llama_model_free, self.pointer).atexit = False
+            weights = None if key is None else _in_memory.get(key)
+            if weights is None:
+                _log.clear()
+                weights = _Weights(path, parameters)
+                if key is not None:
+                    _in_memory[key] = weights
+        self._weights = weights
+        self.pointer, self.is_offloaded = weights.pointer, weights.is_offloaded
         self.path = path
-        self.is_offloaded = bool(parameters.n_gpu_layers) and can_offload()
         self.vocab = lib.llama_model_get_vocab(self.pointer)
+
+    @property
+    def changing(self) -> AbstractContextManager[object]:
+        """To be held while adapters join or leave the weights, and while the library looks at which there are: it
+        does where a context is made, and in the first step after one was changed."""
+        return self._weights.changing
 
     @property
     def vocabulary(self) -> int:

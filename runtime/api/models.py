@@ -7,9 +7,9 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tenuto.errors import Forbidden, InvalidRequest, ModelLoadFailed
+from tenuto.errors import InvalidRequest, ModelLoadFailed
 from tenuto.runtime.http.answers import answered
-from tenuto.runtime.http.auth import principal_of
+from tenuto.runtime.http.auth import expect_admin
 from tenuto.runtime.http.body import Wire, read_body, read_wire, understood
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.shelf import LoadOptions
@@ -74,10 +74,7 @@ class ModelsApi:
 
 
 def _admin(request: Request) -> Principal:
-    principal = principal_of(request)
-    if not principal.is_admin:
-        raise Forbidden("models are loaded and unloaded by an admin's key; a request for a model loads it by itself")
-    return principal
+    return expect_admin(request, "a request for a model loads it by itself; else models are loaded and unloaded")
 
 
 async def _body(request: Request) -> LoadBody:

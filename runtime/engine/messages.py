@@ -11,6 +11,8 @@ from tenuto.pipelines.images import Piece
 from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
 from tenuto.sessions.tokens import Prefix
 
+THE_SERVER = ""
+"""The principal of what the server itself lets a model read: no secret, and so lent to everybody."""
 WINDOW = 512
 """So many tokens of a round may be sampled that its reader has not read."""
 
@@ -96,7 +98,8 @@ class Submit:
     by itself how many of all these have a cache, here or as a prefix of another sequence of the same `principal`.
     `computed_before` says how many of them had one when the sequence last stopped, where the engine cannot know: in an
     earlier process.
-    The first `named` tokens are a prefix that those who have the very same one may share, whoever they are.
+    The first `named` tokens are a prefix that those who have the very same one may share, whoever they are. What
+    `THE_SERVER` has serves all.
     `pieces` are those of the images that stand among all these tokens.
     `said` are the tokens with which the round has begun already, in an earlier process: it goes on after the last of
     them as if it had never stopped, and tells only what comes then. None of them ends a round.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tenuto.errors import Overloaded
 from tenuto.pipelines.backend import Backend, Snapshot
-from tenuto.runtime.engine.messages import Residency
+from tenuto.runtime.engine.messages import THE_SERVER, Residency
 from tenuto.runtime.engine.sequence import Sequence
 from tenuto.sessions.shares import Shares
 from tenuto.sessions.tokens import Tokens
@@ -94,7 +94,8 @@ class CacheResidency:
         """See to it that a sequence has a slot, with as much of its cache as can be had.
 
         That is its own, in the slot or from host memory, or a prefix that another sequence has in common with it: one
-        of the same principal, or one of another's that has named the very same prefix, which then is all it gives.
+        of the same principal, or one of another's that has named the very same prefix, which then is all it gives, or
+        one of the server's own.
         At least one token is left to feed, so that there is something to sample from. Where no slot is free,
         `victim` gives its own. What the backend raises passes through; the sequence is then to be dropped.
         """
@@ -109,7 +110,7 @@ class CacheResidency:
             common = min(copy.tokens.shared(sequence.tokens), wanted)
             own = self._usable(len(copy.tokens), sequence.uncut(common))
         least = max(WORTH_SHARING, own + 1)
-        donor, shared = self._best_donor(sequence, least)
+        donor, shared = self._best_donor(sequence, sequence.principal, least)
         lender, lent = self._best_lender(sequence, max(least, shared + 1))
         unlent = shared if donor is not None else own
         if lender is not None:
@@ -152,12 +153,12 @@ class CacheResidency:
         """How much of a cache of `held` tokens serves where `common` of them are wanted."""
         return common if common == held or self._backend.info.can_truncate else 0
 
-    def _best_donor(self, sequence: Sequence, least: int) -> tuple[Sequence | None, int]:
-        """Of its principal's sequences the one that has the longest prefix in common with it, and how long that is."""
+    def _best_donor(self, sequence: Sequence, principal: str, least: int) -> tuple[Sequence | None, int]:
+        """Of a principal's sequences the one that has the longest prefix in common with it, and how long that is."""
         best: Sequence | None = None
         most = least - 1
         for holder in self._holders.values():
-            if holder.principal == sequence.principal and holder.cached > most:
+            if holder.principal == principal and holder.cached > most:
                 common = min(holder.tokens.shared(sequence.tokens), holder.cached, len(sequence.tokens) - 1)
                 shared = self._usable(holder.cached, sequence.uncut(common))
                 if shared > most:
@@ -165,13 +166,15 @@ class CacheResidency:
         return (best, most) if best is not None else (None, 0)
 
     def _best_lender(self, sequence: Sequence, least: int) -> tuple[Sequence | None, int]:
-        """A sequence of another principal that has named the very same prefix.
+        """A sequence of the server's own, as far as it is the same, or one of another principal that has named the very
+        same prefix.
 
-        All of it or nothing: who could have a part of a prefix that others wrote could find it out token by token.
+        All of that or nothing: who could have a part of a prefix that others wrote could find it out token by token.
         """
+        servers, most = self._best_donor(sequence, THE_SERVER, least)
         named = sequence.named
-        if not least <= named < len(sequence.tokens) or sequence.uncut(named) < named:
-            return None, 0
+        if not max(least, most + 1) <= named < len(sequence.tokens) or sequence.uncut(named) < named:
+            return servers, most
         for holder in self._holders.values():
             if (
                 holder.principal != sequence.principal
@@ -180,7 +183,7 @@ class CacheResidency:
                 and holder.tokens.shared(sequence.tokens) >= named
             ):
                 return holder, named
-        return None, 0
+        return servers, most
 
     def _evict(self, victim: Sequence, successor: Sequence) -> tuple[int, bool]:
         """Move a cache to host memory if it fits there beside the copy that the successor comes back from.
@@ -191,7 +194,8 @@ class CacheResidency:
         slot, copied = victim.slot, False
         self._placed.clear()
         self._placed.add(successor.id)
-        if victim.cached and self._make_host_room(victim, victim.cached * self._backend.info.bytes_per_token):
+        keeps = victim.cached > 0 and victim.principal != THE_SERVER  # which is not read again
+        if keeps and self._make_host_room(victim, victim.cached * self._backend.info.bytes_per_token):
             try:
                 snapshot = self._backend.snapshot(slot)
             except Exception:  # a copy is a convenience: without it the victim is computed again

@@ -19,6 +19,9 @@ __all__ = ["AnyModel", "EmbeddingModel", "Model", "Models", "Names"]
 
 T = TypeVar("T")
 
+ADAPTED = "+"
+"""Stands between a model and the adapter that is applied to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -205,10 +208,12 @@ class Models:
 
     def _means(self, name: str, kind: Kind | None) -> Known:
         """The model of that name, or of any name where one alone of its kind was named at the start."""
-        found = self._find(name)
-        if found is None and not self._names.strict and len(named := self._named(kind)) == 1:
-            return named[0]
-        return found or self.known(name)
+        return self._find(name) or (None if ADAPTED in name else self._alone(kind)) or self.known(name)
+
+    def _alone(self, kind: Kind | None) -> Known | None:
+        """What has any name: the one model of its kind that was named at the start."""
+        named = self._named(kind)
+        return named[0] if len(named) == 1 and not self._names.strict else None
 
     def _find(self, name: str) -> Known | None:
         named = (self._named_so(variant) for variant in _variants(name))
@@ -217,10 +222,23 @@ class Models:
     def _named_so(self, name: str) -> Known | None:
         if (known := self.shelf.find(name)) is not None:
             return known
-        patterns = (id for alias, id in self._names.aliases if fnmatchcase(name, alias))
-        exact = (id for alias, id in self._names.aliases if name == alias)
-        id = next(exact, None) or next(patterns, None)
+        id = next((id for alias, id in self._names.aliases if name == alias), None)
+        if id is None and ADAPTED in name:
+            return self._adapted(name)
+        if id is None:
+            id = next((id for alias, id in self._names.aliases if fnmatchcase(name, alias)), None)
         return None if id is None else self.shelf.find(id)
+
+    def _adapted(self, name: str) -> Known | None:
+        """A model with an adapter: whatever its base is called, no other than this base and this adapter answers."""
+        called, _, adapter = name.rpartition(ADAPTED)
+        if called == "default":
+            base: Known | None = self.shelf.known()[0]
+        elif ADAPTED in called:
+            base = self.shelf.find(called)  # a plus may be part of an id; no model has two adapters
+        else:
+            base = self._find(called) or self._alone("text")
+        return None if base is None else self.shelf.find(f"{base.id}{ADAPTED}{adapter}")
 
 
 def _use(model: EmbeddingModel) -> str:

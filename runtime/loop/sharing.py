@@ -43,7 +43,16 @@ class SharedPrefixes:
         """What stands before the first words of a user: the tools, and what the template says by itself."""
         known = self._blocks.get(fingerprint)
         if known is None:
-            one, other = (codec.suffix((), (said,), tools, ended=False).items[0] for said in _ANYTHING)
-            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-            known = self._blocks[fingerprint] = one[:same]
+            known = self._blocks[fingerprint] = tool_block(codec, tools)
         return known
+
+
+def tool_block(codec: Codec, tools: Sequence[ToolSpec]) -> tuple[int, ...]:
+    """What stands before the first words of a user: the tools, and what the template says by itself.
+
+    Raises:
+        TemplateFailed: the template takes no such conversation.
+    """
+    one, other = (codec.suffix((), (said,), tools, ended=False).items[0] for said in _ANYTHING)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return one[:same]

@@ -42,6 +42,8 @@ class Standing:
     version: str = ""
     retired: int = 0
     """How many versions before this one are still in use."""
+    base: str = ""
+    """The id of the model that an adapter is applied to; empty where none is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class ModelAnswer(Shape):
     doing: str | None = Field(default=None, description="While it is `loading`: what, in words.")
     error: str | None = Field(default=None, description="Why its last load failed.")
     version: str | None = Field(default=None, description="Which version of it is served, where there are several.")
+    base: str | None = Field(default=None, description="The model that an adapter is applied to, where one is.")
     old_versions: int | None = Field(default=None, description="How many versions before it are still in use.")
     context_length: int | None = Field(default=None, description="Most tokens a conversation can have.")
     description: str | None = None
@@ -90,6 +91,7 @@ def model_answer(standing: Standing) -> ModelAnswer:
         "doing": standing.doing or None,
         "error": standing.error,
         "version": standing.version or None,
+        "base": standing.base or None,
         "old_versions": standing.retired or None,
     }
     return ModelAnswer.model_validate(

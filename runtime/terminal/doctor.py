@@ -8,7 +8,8 @@ from pathlib import Path
 import anyio
 
 from tenuto.errors import TenutoError
-from tenuto.pipelines.finding import is_embedded
+from tenuto.pipelines.finding import is_embedded, model_id
+from tenuto.runtime.adapted_models import Adapters
 from tenuto.runtime.config import Settings
 from tenuto.runtime.terminal import machine, mcp_checks, model_checks
 from tenuto.runtime.terminal.client import Refused, Remote
@@ -73,8 +74,13 @@ def _models(settings: Settings, models: tuple[str, ...], remote: Remote | None) 
     if remote is not None and not models:
         yield from model_checks.served(remote)
     names = models or (() if remote is not None else settings.model)
+    known = Adapters(dict(settings.lora))
     for number, name in enumerate(names):
-        yield anyio.run(partial(model_checks.loaded, name, model_checks.fitted(settings, is_first=not number)))
+        source, adapter = known.split(name)
+        fitting = model_checks.fitted(settings, is_first=not number, adapter=adapter)
+        title = f"{model_id(source)}+{adapter}" if adapter else ""
+        yield anyio.run(partial(model_checks.loaded, source, fitting, title))
+    yield from model_checks.adapters(settings, names) if names else ()
     if not any(map(is_embedded, names)):
         yield anyio.run(model_checks.speed)
 
@@ -84,5 +90,5 @@ def _mcp_servers(settings: Settings, mcp_config: Path | None, remote: Remote | N
     found = mcp_checks.served(remote) if remote is not None and mcp_config is None else None
     path = mcp_config or settings.mcp_config
     if found is None and path is not None:
-        found = anyio.run(mcp_checks.connected, path)
+        found = anyio.run(mcp_checks.connected, path, settings.data_dir)
     yield from found or [Section("MCP servers", {"configured": "none; --mcp-config FILE adds some"})]

@@ -1,5 +1,7 @@
 """What the doctor sees of models: what each says of itself, and how fast the embedded one runs here."""
 
+from collections.abc import Sequence
+
 import anyio
 
 from tenuto.errors import TenutoError
@@ -9,6 +11,7 @@ from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.pipelines.finding import is_embedded, model_id
 from tenuto.pipelines.fit import Plan
 from tenuto.pipelines.loader import LoadSettings, load_any
+from tenuto.runtime.adapted_models import Adapters, misfit
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine
 from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
@@ -41,7 +44,20 @@ def served(remote: Remote) -> list[Section]:
     return sections
 
 
-def fitted(settings: Settings, *, is_first: bool) -> LoadSettings:
+def adapters(settings: Settings, names: Sequence[str]) -> list[Section]:
+    """Which models each adapter fits, and why not the others."""
+    known, sections = Adapters(dict(settings.lora)), []
+    for name, adapter in settings.lora:
+        section = Section(f"adapter {name}", {"file": str(adapter.path), "scale": f"{adapter.scale:g}"})
+        whys = {model: misfit(known.split(model)[0], adapter) for model in names}
+        section.facts["fits"] = [model for model, why in whys.items() if why is None]
+        if not section.facts["fits"]:
+            section.wrong(next((why for why in whys.values() if why), ""), "name the model that it was trained for")
+        sections.append(section)
+    return sections
+
+
+def fitted(settings: Settings, *, is_first: bool, adapter: str = "") -> LoadSettings:
     """What a model may take by the settings, as a server would load it. The projector goes with the first one."""
     return LoadSettings(
         slots=settings.slots,
@@ -53,12 +69,13 @@ def fitted(settings: Settings, *, is_first: bool) -> LoadSettings:
         threads=settings.threads or available_cores(),
         projector=settings.mmproj if is_first else None,
         tool_formats=settings.tool_format,
+        adapter=dict(settings.lora).get(adapter),
     )
 
 
-async def loaded(name: str, fitting: LoadSettings) -> Section:
+async def loaded(name: str, fitting: LoadSettings, title: str = "") -> Section:
     """A model that is loaded for the question, and measured if it is the embedded one."""
-    section = Section(f"model {model_id(name)}")
+    section = Section(f"model {title or model_id(name)}")
     try:
         pipeline = await anyio.to_thread.run_sync(load_any, name, fitting)
     except TenutoError as exc:

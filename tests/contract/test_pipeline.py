@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenuto.pipelines.adapters import Adapter
 from tenuto.pipelines.backend import Backend, Bitmask, Row, RowFailed, Sampling, Snapshot, TokenLogprob
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.codec import TemplateCodec
@@ -18,6 +19,7 @@ from tenuto.pipelines.scripted import TEMPLATE, ScriptedTokenizer
 from tenuto.sessions.items import UserItem
 from tests.embedded import gguf_file, mlx_folder
 from tests.pipelines.full_weights import full_gguf
+from tests.pipelines.tiny_adapter import tiny_adapter
 
 SLOTS, CELLS, BATCH = 6, 768, 256
 PROMPTS = (
@@ -41,7 +43,16 @@ text = "Your name is Ada, as you have said so many times."
 """
 
 
-PIPELINES = ["scripted", "llama_cpp", "llama_cpp-q8_0", "llama_cpp-q4_0", "mlx-llama", "mlx-sliding", "mlx-hybrid"]
+PIPELINES = [
+    "scripted",
+    "llama_cpp",
+    "llama_cpp-q8_0",
+    "llama_cpp-q4_0",
+    "llama_cpp-lora",
+    "mlx-llama",
+    "mlx-sliding",
+    "mlx-hybrid",
+]
 
 
 @pytest.fixture(scope="module", params=PIPELINES)
@@ -59,7 +70,12 @@ def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             script = tmp_path_factory.mktemp("script") / "script.toml"
             script.write_text(SCRIPT)
             model = f"scripted:{script}"
-        wanted = LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=BATCH, threads=1, cache_type=cache_type or None)
+        wanted = LoadSettings(slots=SLOTS, cells=CELLS, batch_tokens=BATCH, threads=1)
+        if cache_type == "lora":
+            adapter = tiny_adapter(tmp_path_factory.mktemp("adapter") / "tiny.gguf", Path(model), strength=0.2)
+            wanted = replace(wanted, adapter=Adapter(adapter, 0.5))
+        elif cache_type:
+            wanted = replace(wanted, cache_type=cache_type)
         loaded = load(model, wanted)
     yield loaded
     loaded.backend.close()

@@ -31,6 +31,8 @@ def tiny_llama(
     numbers: Mapping[str, int | float] = {},
     tokens: Mapping[str, str] = FIM,
     template: str | None = None,
+    context: int = CONTEXT,
+    seed: int = 0,
 ) -> Path:
     """Write one. `numbers` are metadata, `tokens` metadata that name entries; without those of FIM it has none."""
     fim = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", *REPOSITORY.values()}
@@ -41,7 +43,7 @@ def tiny_llama(
     ]
     names = [*_bytes(), *specials]
     writer = GGUFWriter(path, "llama")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(1)
     writer.add_feed_forward_length(INNER)
@@ -63,7 +65,7 @@ def tiny_llama(
         add(key, number)  # type: ignore[arg-type]  # each by its kind
     if template is not None:
         writer.add_chat_template(template)
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
 
     def weight(name: str, *shape: int) -> None:
         writer.add_tensor(f"{name}.weight", random.normal(0, 0.2, shape).astype(np.float32))

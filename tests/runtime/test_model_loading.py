@@ -1,7 +1,8 @@
 """What a loaded model holds is free once it has been unloaded: with the last reference to it, not by a collection."""
 
 import gc
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.config import Settings
-from tenuto.runtime.engine.messages import Round
+from tenuto.runtime.engine.messages import Residency, Round
 from tenuto.runtime.loop.life.keeper import Keeper
 from tenuto.runtime.loop.life.loading import Available, LifeSettings, Loaded, Prepared
 from tenuto.runtime.loop.model import EmbeddingModel, Model
+from tenuto.runtime.loop.sharing import tool_block
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.model_loading import Loader
 from tenuto.sessions.items import ToolSpec
@@ -41,8 +43,12 @@ def no_collections() -> Iterator[None]:
     gc.enable()
 
 
-def loader(folder: Path, file: Path, form: str = "hermes") -> Loader:
-    settings = Settings(
+def loader(folder: Path, file: Path, form: str = "hermes", tools: Sequence[ToolSpec] = ()) -> Loader:
+    return Loader(settings_of(folder, file, form), Metrics(), 1, lambda: tools)
+
+
+def settings_of(folder: Path, file: Path, form: str = "hermes") -> Settings:
+    return Settings(
         data_dir=folder,
         model=(str(file),),
         tool_format=(("*", form),),
@@ -50,7 +56,6 @@ def loader(folder: Path, file: Path, form: str = "hermes") -> Loader:
         context=256,
         host_cache_bytes=ByteSize(1 << 20),
     )
-    return Loader(settings, Metrics(), 1)
 
 
 async def loaded(file: Path, folder: Path, form: str = "hermes") -> Loaded:
@@ -111,6 +116,36 @@ async def test_weights_are_not_free_while_a_request_reads_with_them(tmp_path: Pa
     assert not is_freed()
     del reads
     assert is_freed()
+
+
+@pytest.mark.parametrize("tools", [TOOLS, []])
+async def test_a_loaded_model_has_read_what_stands_before_every_conversation(
+    tools: list[ToolSpec], tmp_path: Path
+) -> None:
+    file = chat_file(tmp_path, "hermes")
+    loads = loader(tmp_path, file, tools=tools)
+    one = await loads.load(await loads.prepare(Available(file.stem, str(file)), None), 0)
+    assert isinstance(one.model, Model)
+    held = one.model.engine.status.cache_bytes[Residency.DEVICE]
+    block = tool_block(one.model.codec, tools)
+    assert held == max(len(block), 1) * one.model.backend.bytes_per_token
+    assert one.model.engine.places == 0
+    await use(one.model)
+    await one.memory.stop()
+
+
+async def test_a_load_that_is_given_up_before_it_is_warm_leaves_no_engine(tmp_path: Path) -> None:
+    file = chat_file(tmp_path, "hermes")
+    async with anyio.create_task_group() as group:
+
+        def given_up() -> list[ToolSpec]:
+            group.cancel_scope.cancel()
+            return TOOLS
+
+        loads = Loader(settings_of(tmp_path, file), Metrics(), 1, given_up)
+        group.start_soon(loads.load, await loads.prepare(Available(file.stem, str(file)), None), 0)
+    assert group.cancel_scope.cancelled_caught
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "engine-hermes"]
 
 
 def is_mapped(file: Path) -> bool:

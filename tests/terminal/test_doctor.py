@@ -13,6 +13,8 @@ from tests.conftest import Start
 from tests.e2e.forked import program
 from tests.e2e.server import environment, script
 from tests.patience import HANGS_S
+from tests.pipelines.tiny_adapter import tiny_adapter
+from tests.pipelines.tiny_llama import tiny_llama
 from tests.pipelines.tiny_vision import tiny_vision
 from tests.terminal.screen import Terminal
 
@@ -144,6 +146,20 @@ def test_a_named_projector_is_tried_with_the_first_model(tmp_path: Path) -> None
     code, wrong, _ = asked(tmp_path, *named, "--mmproj", str(files.model))
     assert code == 1
     assert "cannot be loaded as the projector" in wrong["model tiny-square"]["problems"][0]["what"]
+
+
+def test_adapters_are_told_with_the_models_that_they_fit(tmp_path: Path) -> None:
+    base = tiny_llama(tmp_path / "base.gguf")
+    terse = tiny_adapter(tmp_path / "terse.gguf", base)
+    other = tiny_adapter(tmp_path / "other.gguf", base, architecture="qwen3")
+    named = ("--data-dir", "data", "--model", f"{base}+terse", "--lora", f"terse={terse}@0.5")
+    code, found, _ = asked(tmp_path, *named)
+    assert code == 0
+    assert found["model base+terse"]["facts"]["adapter"].endswith("rank 4, alpha 8, scale 0.5")
+    assert found["adapter terse"]["facts"]["fits"] == [f"{base}+terse"]
+    code, found, _ = asked(tmp_path, *named, "--lora", f"other={other}")
+    assert code == 1
+    assert "adapts models of the architecture 'qwen3'" in found["adapter other"]["problems"][0]["what"]
 
 
 def test_an_mcp_file_that_is_none_is_a_finding_and_not_an_end(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """One model in the table of all: where it stands, who waits for it, and what it holds."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import anyio
@@ -91,6 +92,11 @@ class Entry:
         return self.state is ModelState.LOADED and not self.is_pinned and not self.is_swapping
 
     @property
+    def may_be_replaced(self) -> bool:
+        """Whether another version can be loaded in its place, because there is one, and nothing on its way."""
+        return self.state is ModelState.LOADED and not self.is_swapping
+
+    @property
     def in_use(self) -> int:
         """How many use its present version."""
         return 0 if self.loaded is None else self.loaded.model.uses.count
@@ -103,3 +109,9 @@ class Entry:
     def idle_s(self, now: float) -> float | None:
         """For how long nobody has used it; None where it is not loaded, or in use."""
         return None if self.state is not ModelState.LOADED or self.in_use else now - self.last_used
+
+
+def idle(entries: Iterable[Entry], now: float) -> list[Entry]:
+    """The entries that nobody has used for as long as they are kept."""
+    found = ((entry, entry.idle_s(now), entry.keep_s) for entry in entries if entry.may_go)
+    return [entry for entry, idle, keep in found if idle is not None and keep is not None and idle >= keep]

@@ -8,7 +8,7 @@ uses it has given it back.
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -17,12 +17,12 @@ from typing import Any, Self
 import anyio
 
 from tenuto.errors import Conflict, InvalidRequest, NoRoomForModel, ShuttingDown, TenutoError
-from tenuto.runtime.loop.life.entry import Entry, Waiter
-from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded, Loads, Memory
+from tenuto.runtime.loop.life.entry import Entry, Waiter, idle
+from tenuto.runtime.loop.life.loading import Adapting, Available, Catalogue, LifeSettings, Loaded, Loads, Memory
 from tenuto.runtime.loop.life.room import Room
 from tenuto.runtime.loop.life.states import ModelState, ModelTrigger
 from tenuto.runtime.loop.life.table import Table
-from tenuto.runtime.loop.life.versions import FOR_ROOM, Versions
+from tenuto.runtime.loop.life.versions import FOR_ROOM, Versions, anew
 from tenuto.runtime.loop.model import AnyModel
 from tenuto.runtime.loop.shelf import LoadOptions, Standing
 from tenuto.runtime.loop.uses import Uses
@@ -46,9 +46,10 @@ class Keeper(Table):
         available: Sequence[Available],
         settings: LifeSettings | None = None,
         catalogue: Catalogue | None = None,
+        adapters: Adapting | None = None,
     ) -> None:
         settings = settings or LifeSettings()
-        super().__init__(available, settings, catalogue)
+        super().__init__(available, settings, catalogue, adapters)
         self._room = Room(self.accountant, self._entries.values, self._unload)
         self._versions = Versions(loads, self.accountant, self._room)
         self._places: Shares[Waiter] = Shares(
@@ -100,7 +101,7 @@ class Keeper(Table):
             return entry.loaded.model
         now = time.monotonic()
         if entry.state is ModelState.FAILED and entry.error is not None and now - entry.since < RETRY_S:
-            raise _anew(entry.error)
+            raise anew(entry.error)
         if self._is_closed:
             raise ShuttingDown("the server is stopping")
         waiter = Waiter()
@@ -126,7 +127,7 @@ class Keeper(Table):
         with anyio.move_on_after(wait_s):
             await waiter.done.wait()
         if waiter.error is not None:
-            raise _anew(waiter.error)
+            raise anew(waiter.error)
         if not waiter.done.is_set():
             why = self._room.told()
             if entry.doing not in ("", FOR_ROOM):
@@ -171,7 +172,7 @@ class Keeper(Table):
 
     async def swap(self, id: str, source: str) -> None:
         """Load a version of a model beside the present one, and let new requests go to it. A failed load changes
-        nothing.
+        nothing. What adapters have made of the model and is loaded is replaced after it, as far as they fit.
 
         The one before stays for those who use it, and is freed after them.
 
@@ -196,6 +197,17 @@ class Keeper(Table):
         except BaseException:
             self._room.withdraw(entry)
             raise
+        for other in [one for one in self._entries.values() if one.available.base == id]:
+            if other.may_be_replaced:
+                await self._take_along(other, entry.available)
+
+    async def _take_along(self, other: Entry, base: Available) -> None:
+        try:
+            await self.swap(other.available.id, base.source)
+        except TenutoError as error:
+            logger.warning("%s stays on the version before of %s: %s", other.available.id, base.id, error)
+        else:
+            other.follow(replace(other.available, version=base.version))
 
     async def _swap(self, entry: Entry, new: Available, waiter: Waiter) -> None:
         loaded: Loaded | None = None
@@ -322,21 +334,10 @@ class Keeper(Table):
         while True:
             await anyio.sleep(TICK_S)
             now = time.monotonic()
-            for entry in _idle(self._entries.values(), now):
+            for entry in idle(self._entries.values(), now):
                 logger.info("the model %s is idle and is unloaded", entry.available.id)
                 self._unload(entry)
             self._room.arrange()
 
 
 _COMMAND = "a command"
-
-
-def _anew(error: TenutoError) -> TenutoError:
-    """One error for each who is told: an error that is raised holds what its reader held, for as long as it is kept."""
-    return type(error)(str(error))
-
-
-def _idle(entries: Iterable[Entry], now: float) -> list[Entry]:
-    """The entries that nobody has used for as long as they are kept."""
-    found = ((entry, entry.idle_s(now), entry.keep_s) for entry in entries if entry.may_go)
-    return [entry for entry, idle, keep in found if idle is not None and keep is not None and idle >= keep]

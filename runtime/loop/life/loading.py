@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tenuto.runtime.loop.life.accountant import Holding, Share
 from tenuto.runtime.loop.model import AnyModel, Kind
 
 
@@ -18,6 +19,10 @@ class Available:
     """Whether it was named when the server was started."""
     version: str = ""
     """Tells versions of one model apart; empty where there is one."""
+    base: str = ""
+    """The id of the model that an adapter is applied to; empty where none is."""
+    adapter: str = ""
+    """The adapter's name. The source is the base's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +48,18 @@ class LifeSettings:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A model that has been found, and fetched where that was needed. `nbytes`: the most that it takes once it is
-    loaded, weights and caches together. `plan` is the loader's own affair."""
+    loaded, weights and caches together, of which it `shares` what others may have in memory too. `plan` is the loader's
+    own affair."""
 
     available: Available
     nbytes: int
     plan: Any = None
+    shares: Share | None = None
+
+    @property
+    def holding(self) -> Holding:
+        """What is to be held for it."""
+        return holding_of(self.nbytes, self.shares)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +73,18 @@ class Memory:
     nbytes: int
     stop: Callable[[], Awaitable[None]]
     is_freed: Callable[[], bool] = lambda: True
+    shares: Share | None = None
+    """What of its bytes others may hold too."""
+
+    @property
+    def holding(self) -> Holding:
+        """What is held for it."""
+        return holding_of(self.nbytes, self.shares)
+
+
+def holding_of(nbytes: int, shares: Share | None) -> Holding:
+    """So many bytes, with a share among them."""
+    return Holding(nbytes if shares is None else max(0, nbytes - shares.nbytes), shares)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +112,16 @@ class Loads(Protocol):
         Raises:
             ModelLoadFailed: the text says what is wrong and what to do.
         """
+
+
+class Adapting(Protocol):
+    """Models that adapters make of others. Any thread; short."""
+
+    def of(self, base: Available) -> Sequence[Available]:
+        """Those of one model."""
+
+    def find(self, base: Available, name: str) -> Available | None:
+        """One of them, by the adapter's name."""
 
 
 class Catalogue(Protocol):

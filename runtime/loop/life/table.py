@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tenuto.errors import NotFound
 from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry
-from tenuto.runtime.loop.life.loading import Available, Catalogue, LifeSettings, Loaded
+from tenuto.runtime.loop.life.loading import Adapting, Available, Catalogue, LifeSettings, Loaded
 from tenuto.runtime.loop.life.states import ModelState
 from tenuto.runtime.loop.model import AnyModel, Model
 from tenuto.runtime.loop.shelf import Holdings, Known, Standing
@@ -15,7 +15,14 @@ from tenuto.runtime.loop.shelf import Holdings, Known, Standing
 class Table:
     """Those that were named at the start, then those of a catalogue. Its methods may be called from any thread."""
 
-    def __init__(self, available: Sequence[Available], settings: LifeSettings, catalogue: Catalogue | None) -> None:
+    def __init__(
+        self,
+        available: Sequence[Available],
+        settings: LifeSettings,
+        catalogue: Catalogue | None,
+        adapters: Adapting | None = None,
+    ) -> None:
+        self._adapters = adapters
         self.settings = settings
         self.accountant = Accountant(settings.budget)
         self._catalogue = catalogue
@@ -25,7 +32,11 @@ class Table:
         """All models."""
         own = {id: entry.available for id, entry in list(self._entries.items()) if not _follows(entry)}
         more = () if self._catalogue is None else self._catalogue.list()
-        return [_known(one) for one in [*own.values(), *(one for one in more if one.id not in own)]]
+        found = [*own.values(), *(one for one in more if one.id not in own)]
+        if self._adapters is not None:
+            adapted = [one for base in found if not base.adapter for one in self._adapters.of(base)]
+            found += [one for one in adapted if one.id not in own]
+        return [_known(one) for one in found]
 
     def find(self, id: str) -> Known | None:
         """One of them."""
@@ -34,6 +45,14 @@ class Table:
 
     def _available(self, id: str) -> Available | None:
         """What would be loaded, or is. A catalogue may have another version of what it had, or have it no more."""
+        return self._unadapted(id) or self._adapted(id)
+
+    def _adapted(self, id: str) -> Available | None:
+        name, mark, adapter = id.rpartition("+")
+        base = self._unadapted(name) if mark and self._adapters is not None else None
+        return None if base is None or self._adapters is None else self._adapters.find(base, adapter)
+
+    def _unadapted(self, id: str) -> Available | None:
         entry = self._entries.get(id)
         if entry is not None and not _follows(entry):
             return entry.available
@@ -85,6 +104,7 @@ class Table:
             None if entry.error is None else str(entry.error),
             available.version,
             len(entry.retired),
+            available.base,
         )
 
     def holdings(self) -> Holdings:

@@ -1,5 +1,6 @@
 """One version of a model: its load, within the budget, and its end, when nobody uses it any more. No table."""
 
+import gc
 import logging
 import traceback
 
@@ -19,7 +20,7 @@ FREED_S = 10.0
 MOST_READING = 2
 """How many models are read into memory at a time."""
 FOR_ROOM = "it waits for room"
-_POLL_S = 0.02
+_POLL_S, _COLLECTED_AFTER = 0.02, 5
 
 
 class Versions:
@@ -59,7 +60,7 @@ class Versions:
         if not entry.is_wanted:
             return None
         entry.doing = FOR_ROOM
-        claim = self._room.claim(entry, prepared.nbytes)
+        claim = self._room.claim(entry, prepared.holding)
         try:
             await claim.granted.wait()
             if claim.is_withdrawn:
@@ -74,7 +75,7 @@ class Versions:
         memory, wrong = loaded.memory, self._unfit(entry, claim, loaded)
         if wrong is None:
             self._accountant.free(claim)
-            self._accountant.take(memory, memory.nbytes)
+            self._accountant.take(memory, memory.holding)
             self._count += 1
             self._room.arrange()
             return loaded
@@ -86,9 +87,9 @@ class Versions:
     def _unfit(self, entry: Entry, claim: Claim, loaded: Loaded) -> str | None:
         """What keeps a version from taking its place, in words."""
         id, nbytes = loaded.available.id, loaded.memory.nbytes
-        if not self._accountant.fits(nbytes - claim.nbytes):
+        if not self._accountant.fits(loaded.memory.holding, without=(claim,)):
             return (
-                f"{id} takes {nbytes} bytes, where {claim.nbytes} were planned, and the budget of all models"
+                f"{id} takes {nbytes} bytes, where {claim.holding.nbytes} were planned, and the budget of all models"
                 " (--model-memory) has no room for that now"
             )
         makes = entry.available.kind if entry.loaded is None else entry.loaded.model.kind
@@ -115,9 +116,11 @@ class Versions:
     async def _end(self, entry: Entry, memory: Memory) -> None:
         with anyio.CancelScope(shield=True):
             await memory.stop()
-        for _ in range(int(FREED_S / _POLL_S)):
+        for poll in range(int(FREED_S / _POLL_S)):
             if memory.is_freed():
                 return
+            if poll == _COLLECTED_AFTER:  # the error of a request that was refused is a ring, and holds what it read
+                gc.collect()
             await anyio.sleep(_POLL_S)
         logger.warning("something still holds the weights of %s", entry.available.id)
 
@@ -126,8 +129,19 @@ class Versions:
         self._room.arrange()
 
 
-def _let_go(error: BaseException | None) -> None:
+def _let_go(error: BaseException) -> None:
     """An error is kept for as long as others are to hear it; what was half made where it was raised is not."""
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error = error.__cause__ or error.__context__
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        waiting += [one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ())]
+
+
+def anew(error: TenutoError) -> TenutoError:
+    """One error for each who is told: an error that is raised holds what its reader held, for as long as it is kept."""
+    return type(error)(str(error))

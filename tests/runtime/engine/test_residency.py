@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tenuto.pipelines.backend import BackendInfo, Row
 from tenuto.pipelines.scripted import Script, ScriptedBackend
-from tenuto.runtime.engine.messages import Residency
+from tenuto.runtime.engine.messages import THE_SERVER, Residency
 from tenuto.runtime.engine.residency import WORTH_SHARING, CacheResidency
 from tenuto.runtime.engine.sequence import Sequence
 from tenuto.sessions.tokens import Tokens
@@ -378,3 +378,33 @@ def test_whatever_is_done_what_is_told_comes_of_ones_own_and_what_is_lent_is_nam
         assert house.cached_before <= max(own, lent)
         assert house.placed.lent in (0, named - (house.cached_before - house.placed.lent))
         seen.append((principal, tokens, named))
+
+
+@pytest.mark.parametrize("same", [WORTH_SHARING - 1, WORTH_SHARING, 30])
+def test_what_the_server_has_had_read_serves_everybody_as_far_as_it_is_the_same(same: int) -> None:
+    """And nobody is told: it counts as computed."""
+    house = House(host=1 << 20, slots=3)
+    house.use("warm-up", [*range(30)], THE_SERVER)
+    for number, principal in enumerate(("alice", "bob")):
+        house.use(principal, [*range(same), 90 + number, 91, 92], principal)
+        assert house.cached_before == (same if same >= WORTH_SHARING else 0)
+        assert house.placed.lent == house.cached_before
+
+
+def test_the_longer_one_serves_of_what_the_server_has_and_what_others_have_named() -> None:
+    house = House(host=1 << 20, slots=4)
+    house.use("warm-up", [*range(20)], THE_SERVER)
+    house.use("a", [*range(40), 90], "alice", named=40)
+    house.use("b", [*range(40), 91], "bob", named=40)
+    assert house.cached_before == 40
+    house.use("c", [*range(20), 91], "carol", named=18)
+    assert house.cached_before == 20
+
+
+def test_what_the_server_has_had_read_gives_way_without_a_copy() -> None:
+    house = House(host=1 << 20)
+    house.use("warm-up", [*range(30)], THE_SERVER)
+    house.use("a", [90, 91], "alice")
+    house.use("b", [92, 93], "bob")
+    assert house.where("warm-up") is Residency.NONE
+    assert house.residency.cache_bytes()[Residency.HOST] == 0

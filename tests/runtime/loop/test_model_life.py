@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenuto.errors import Conflict, ModelLoadFailed, NoRoomForModel, NotFound, Overloaded, ShuttingDown
-from tenuto.runtime.loop.life.accountant import Accountant
+from tenuto.runtime.loop.life.accountant import Accountant, Holding, Share
 from tenuto.runtime.loop.life.keeper import Keeper
 from tenuto.runtime.loop.life.loading import Available
 from tenuto.runtime.loop.life.states import TABLE, IllegalModelTransition, ModelState, ModelTrigger, advanced
@@ -77,14 +77,48 @@ def test_the_accountant_never_holds_more_than_its_budget(moves: list[tuple[int, 
     accountant = Accountant(100)
     held: dict[int, int] = {}
     for who, nbytes, takes in moves:
-        if takes and who not in held and accountant.fits(nbytes):
-            accountant.take(who, nbytes)
+        if takes and who not in held and accountant.fits(Holding(nbytes)):
+            accountant.take(who, Holding(nbytes))
             held[who] = nbytes
         elif not takes:
             accountant.free(who)
             held.pop(who, None)
         assert accountant.used == sum(held.values()) <= 100
     assert accountant.high_water <= 100
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.sampled_from("xyz"), st.booleans())))
+def test_what_several_hold_together_is_counted_once_and_goes_with_the_last(
+    moves: list[tuple[int, int, str, bool]],
+) -> None:
+    """A share has 20 bytes, so that a budget of 60 has room for two and what is beside them."""
+    accountant = Accountant(60)
+    held: dict[int, tuple[int, str]] = {}
+    for who, own, key, takes in moves:
+        holding = Holding(own, Share(key, 20))
+        if takes and who not in held:
+            more = own + (0 if key in {other for _, other in held.values()} else 20)
+            assert accountant.fits(holding) is (accountant.used + more <= 60)
+            assert accountant.short(holding) == max(0, accountant.used + more - 60)
+            if accountant.fits(holding):
+                accountant.take(who, holding)
+                held[who] = own, key
+        elif not takes:
+            accountant.free(who)
+            held.pop(who, None)
+        shares = {other for _, other in held.values()}
+        assert accountant.used == sum(own for own, _ in held.values()) + 20 * len(shares) <= 60
+
+
+def test_what_comes_free_with_some_is_what_nobody_else_holds() -> None:
+    accountant, weights = Accountant(100), Share("weights", 60)
+    accountant.take("base", Holding(10, weights))
+    accountant.take("adapted", Holding(20, weights))
+    assert accountant.used == 90
+    assert accountant.short(Holding(50), {"base"}) == 30, "the weights stay with the other"
+    assert accountant.fits(Holding(50), {"base", "adapted"})
+    assert accountant.fits(Holding(10, weights))
+    assert not accountant.fits(Holding(11, weights))
 
 
 async def test_all_who_ask_for_a_model_wait_for_one_load(three: Keeper, loads: GatedLoads) -> None:

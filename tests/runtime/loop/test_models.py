@@ -74,3 +74,20 @@ def test_what_goes_on_with_a_model_takes_no_other_for_it() -> None:
 def test_an_alias_for_no_model_is_told_at_the_start() -> None:
     with pytest.raises(ConfigurationError, match="'gpt' stands for 'huge'"):
         served("small", aliases={"gpt": "huge"})
+
+
+@pytest.mark.parametrize("called", ["small", "default", "gpt-4o", "openai/small", "fast"])
+def test_an_adapter_is_that_of_what_stands_before_the_plus(called: str) -> None:
+    models = served("small", "small+terse", "large", aliases={"fast": "small", "gpt-*": "small"})
+    assert meant(models, f"{called}+terse") == meant(models, f"{called}+terse:latest") == "small+terse"
+
+
+@pytest.mark.parametrize("name", ["small+rude", "small+", "+terse", "gpt-4o+rude", "c++", "small+terse+terse", "a/b+c"])
+def test_a_name_with_a_plus_is_never_that_of_a_model_without(name: str) -> None:
+    with pytest.raises(NotFound, match="small"):
+        served("small", aliases={"gpt-*": "small"}).find(name)
+
+
+def test_a_name_of_many_pluses_and_slashes_is_looked_for_in_a_moment() -> None:
+    with pytest.raises(NotFound):
+        served("small", "small+terse").find("/+" * 200)
