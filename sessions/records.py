@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
+from tenuto.sessions.questions import Question
+
 
 class RunStatus(StrEnum):
     """Where a run stands. The first two are open, the others ended."""
@@ -46,6 +48,9 @@ class PauseStatus(StrEnum):
     OPEN = "open"
     APPROVED = "approved"
     DENIED = "denied"
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    CANCELLED = "cancelled"
     EXPIRED = "expired"
     CLOSED = "closed"
 
@@ -193,6 +198,8 @@ class PauseRecord:
     message: str | None = None
     remember: bool = False
     decided_at: float | None = None
+    question: Question | None = None
+    """What is asked, where it is no approval. What is answered is not kept."""
 
     def ended(self, status: PauseStatus, now: float, message: str | None = None, *, remember: bool = False) -> Self:
         """The same, answered or over."""

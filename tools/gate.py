@@ -8,6 +8,30 @@ import anyio
 from tenuto.errors import ToolFailed
 
 
+class Place:
+    """A place that a caller holds."""
+
+    def __init__(self, places: anyio.Semaphore) -> None:
+        self._places = places
+        self.is_held = True
+
+    @asynccontextmanager
+    async def given_up(self) -> AsyncIterator[None]:
+        """Let others have the place for the block, and wait for one after it."""
+        self.leave()
+        try:
+            yield
+        finally:
+            await self._places.acquire()
+            self.is_held = True
+
+    def leave(self) -> None:
+        """Give it back, where it is held."""
+        if self.is_held:
+            self.is_held = False
+            self._places.release()
+
+
 class Gate:
     """Lets `limit` callers in and `max_waiting` wait; refuses the rest. One event loop only."""
 
@@ -17,7 +41,7 @@ class Gate:
         self._waiting = 0
 
     @asynccontextmanager
-    async def enter(self, deadline: float) -> AsyncIterator[None]:
+    async def enter(self, deadline: float) -> AsyncIterator[Place]:
         """Hold a place for the block. `deadline` is a time of the event loop's clock.
 
         Raises:
@@ -27,10 +51,11 @@ class Gate:
             self._places.acquire_nowait()
         except anyio.WouldBlock:
             await self._wait(deadline)
+        place = Place(self._places)
         try:
-            yield
+            yield place
         finally:
-            self._places.release()
+            place.leave()
 
     async def _wait(self, deadline: float) -> None:
         if self._waiting >= self._max_waiting:

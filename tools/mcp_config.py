@@ -1,24 +1,27 @@
 """The `mcpServers` file that Claude Desktop, Cursor and llama-server read, with a few keys of ours beside theirs.
 
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
-`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, and `tools`, an object from tool name or glob to
-`permission`, `timeout_s` and `max_concurrency` of those tools alone.
+`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern), `oauth`, `headers_command`,
+`bearer_command`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and `max_concurrency` of
+those tools alone. `gateway` says what MCP clients see.
 """
 
 import json
 import logging
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from tenuto.errors import ConfigurationError
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.egress import Egress
+from tenuto.tools.gateway import Gateway, GatewayEntry, gateway
+from tenuto.tools.mcp_credentials import HeaderCommand, OAuthEntry, OAuthSettings, words_of
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
 
@@ -32,6 +35,9 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Calls = Annotated[int, Field(ge=1, le=1024)]
 HttpKind = Literal["auto", "http", "sse"]
 """How a server is spoken to over HTTP: `auto` tries streamable HTTP first, and SSE where the server refuses that."""
+
+Era = Literal["auto", "legacy", "modern"]
+"""Which protocol: `legacy` is up to 2025-11-25, with a handshake, `modern` from 2026-07-28 on. `auto` finds out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class HttpTarget:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     kind: HttpKind = "auto"
     egress: Egress | None = None
+    oauth: OAuthSettings | None = None
+    command: HeaderCommand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class ServerConfig:
 
     `permission` is looked up by the server's own tool names. `start_timeout_s` covers the connection and the first
     listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time. `most_listed_bytes` bounds a
-    listing by the JSON text of its descriptions and schemas.
+    listing by the JSON text of its descriptions and schemas. `may_ask`: whether it is told that it can ask people.
     """
 
     name: str
@@ -87,6 +95,9 @@ class ServerConfig:
     disabled: bool = False
     tools: tuple[tuple[str, ToolSettings], ...] = ()
     most_listed_bytes: int = 32 << 20
+    may_ask: bool = True
+    era: Era = "auto"
+    gateway: Gateway = field(default_factory=Gateway)
 
     def timeout_of(self, tool: str) -> float:
         """What one call of this tool may take. Of several globs that match, the shortest time wins."""
@@ -123,11 +134,20 @@ class _Entry(BaseModel):
     headers: dict[str, str] = {}
     type: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
     transport: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
+    oauth: OAuthEntry | Literal[False] | None = None
+    headers_command: str | list[str] | None = Field(
+        None, validation_alias=AliasChoices("headers_command", "headersCommand", "headersHelper")
+    )
+    bearer_command: str | list[str] | None = Field(
+        None, validation_alias=AliasChoices("bearer_command", "bearerCommand")
+    )
     permission: Permission | dict[str, Permission] | None = None
     timeout_s: Seconds = 120.0
     start_timeout_s: Seconds = 60.0
     max_concurrency: Calls = 8
     disabled: bool = False
+    era: Era = "auto"
+    gateway: bool | GatewayEntry = True
     tools: dict[str, _ToolEntry] = {}
 
 
@@ -148,6 +168,18 @@ def read_mcp_config(path: Path, environ: Mapping[str, str] = os.environ) -> tupl
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"{path}: cannot be read: {exc}") from exc
     return parse_mcp_config(text, str(path), environ)
+
+
+def with_logins(configs: Sequence[ServerConfig], data_dir: Path) -> tuple[ServerConfig, ...]:
+    """The same servers, with their logins kept in a data folder."""
+
+    def kept(config: ServerConfig) -> ServerConfig:
+        target = config.target
+        if not isinstance(target, HttpTarget) or target.oauth is None:
+            return config
+        return replace(config, target=replace(target, oauth=target.oauth.kept_in(data_dir, config.name)))
+
+    return tuple(map(kept, configs))
 
 
 def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.environ) -> tuple[ServerConfig, ...]:
@@ -201,6 +233,8 @@ class _Reading:
             start_timeout_s=entry.start_timeout_s,
             max_concurrency=entry.max_concurrency,
             disabled=entry.disabled,
+            era=entry.era,
+            gateway=gateway(entry.gateway),
             tools=tuple(
                 (pattern, ToolSettings(each.timeout_s, each.max_concurrency)) for pattern, each in entry.tools.items()
             ),
@@ -216,7 +250,10 @@ class _Reading:
             url = expand("url", entry.url)
             if not url.startswith(("http://", "https://")):
                 self._refuse("url: must begin with http:// or https://")
-            return HttpTarget(url, headers, self._kind(entry))
+            command = self._command(entry)
+            has_key = command is not None or any(name.lower() == "authorization" for name in headers)
+            oauth = None if has_key else self._oauth(entry, expand)
+            return HttpTarget(url, headers, self._kind(entry), oauth=oauth, command=command)
         assert entry.command is not None
         return StdioTarget(
             command=expand("command", entry.command),
@@ -229,6 +266,35 @@ class _Reading:
                 for found in _VARIABLE.finditer(each)
                 if found[1] in self.environ
             ),
+        )
+
+    def _command(self, entry: _Entry) -> HeaderCommand | None:
+        given = entry.headers_command if entry.bearer_command is None else entry.bearer_command
+        if given is None:
+            return None
+        try:
+            return HeaderCommand(words_of(given), is_bearer=entry.bearer_command is not None)
+        except ValueError as exc:
+            self._refuse(f"headers_command: {exc}")
+
+    def _oauth(self, entry: _Entry, expand: Callable[[str, str], str]) -> OAuthSettings | None:
+        """A server that wants no login never asks, so it is ready for one unless the entry says otherwise."""
+        if entry.oauth is False:
+            return None
+        given = entry.oauth or OAuthEntry()
+
+        def text(name: str) -> str | None:
+            value: str | None = getattr(given, name)
+            return value if value is None else expand(f"oauth.{name}", value)
+
+        return OAuthSettings(
+            client_id=text("client_id"),
+            client_secret=text("client_secret"),
+            issuer=text("issuer"),
+            scope=text("scope"),
+            client_metadata_url=text("client_metadata_url"),
+            grant=given.grant,
+            callback_port=given.callback_port,
         )
 
     def _kind(self, entry: _Entry) -> HttpKind:

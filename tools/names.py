@@ -6,6 +6,11 @@ import re
 MAX_CHARACTERS = 64
 SEPARATOR = "__"
 
+OWN = "tenuto"
+"""The server, to clients, of the tools that belong to none: every call that they are shown has a server."""
+TOOL_SEARCH = "tool_search"
+"""The one such tool: it finds others."""
+
 _VALID = re.compile(r"[a-zA-Z0-9_-]+")
 _HASH_CHARACTERS = 8
 
@@ -23,6 +28,19 @@ def exported_name(server: str, tool: str, attempt: int = 0) -> str:
     digest = hashlib.sha256(f"{attempt}\0{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()
     kept = sanitised(plain)[: MAX_CHARACTERS - _HASH_CHARACTERS - 1]
     return f"{kept}_{digest[:_HASH_CHARACTERS]}"
+
+
+def parted(name: str) -> tuple[str, str]:
+    """The server of a tool and the tool's own name, by the name that models see."""
+    server, separator, tool = name.partition(SEPARATOR)
+    if not separator:
+        return (OWN if name == TOOL_SEARCH else name), name
+    return server, tool
+
+
+def called_name(server: str, tool: str) -> str:
+    """The name that models see of a tool that a client names by its server: what `parted` has parted."""
+    return tool if (server, tool) == (OWN, TOOL_SEARCH) else exported_name(server, tool)
 
 
 def sanitised(name: str) -> str:

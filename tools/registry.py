@@ -3,13 +3,16 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import anyio
 
 from tenuto.errors import ConfigurationError, ServerUnreachable, TenutoError, ToolFailed
 from tenuto.sessions.items import ToolSpec
-from tenuto.tools.gate import Gate
+from tenuto.sessions.questions import Question
+from tenuto.tools.asking import Ask, Reply, off_the_clock
+from tenuto.tools.gate import Gate, Place
 from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
 from tenuto.tools.validate import problems, without_nulls
@@ -18,6 +21,7 @@ Check = Callable[[dict[str, Any], dict[str, Any]], Awaitable[list[str]]]
 """Tells in words what is wrong with arguments by a schema; raises TenutoError where that takes too long."""
 
 _LIST_TIMEOUT_S = 10.0
+_MOST_NAMED = 100
 
 logger = logging.getLogger(__name__)
 
@@ -124,8 +128,7 @@ class Registry:
         """
         found = self._seen.get(name)
         if found is None:
-            known = ", ".join(self._listed) or "none"
-            return ToolResult(f"Error: there is no tool {name[:100]!r}; the tools are: {known}", is_error=True)
+            return ToolResult(f"Error: there is no tool {name[:100]!r}; the tools are: {self._named()}", is_error=True)
         arguments = without_nulls(found.tool.spec.parameters, arguments)
         try:
             wrong = await self.check(found.tool.spec.parameters, arguments)
@@ -136,11 +139,17 @@ class Registry:
         limit = self._limits_of(found).timeout_s
         seconds = limit if timeout is None else min(timeout, limit)
         deadline = anyio.current_time() + seconds
-        async with self._gate(found).enter(deadline):
+        async with self._gate(found).enter(deadline) as place:
             with anyio.CancelScope(deadline=deadline) as scope:
-                return await self._ask(found, arguments, context)
+                ask = off_the_clock(_without_a_place(context.ask, place), scope)
+                return await self._ask(found, arguments, replace(context, ask=ask))
         assert scope.cancelled_caught
         raise ToolFailed(f"{name} did not answer within {seconds:g} s; it may have had an effect", may_have_run=True)
+
+    def _named(self) -> str:
+        """The tools by their names, so far as a model is to read them."""
+        more = f" and {len(self._listed) - _MOST_NAMED} more" if len(self._listed) > _MOST_NAMED else ""
+        return (", ".join(islice(self._listed, _MOST_NAMED)) or "none") + more
 
     async def _ask(self, found: Exported, arguments: dict[str, Any], context: CallContext) -> ToolResult:
         try:
@@ -170,6 +179,18 @@ def by_server(tools: Iterable[Exported]) -> dict[str, list[Exported]]:
     for tool in tools:
         found.setdefault(tool.server, []).append(tool)
     return found
+
+
+def _without_a_place(ask: Ask | None, place: Place) -> Ask | None:
+    """The same, while others may have the place: a person may take an hour."""
+    if ask is None:
+        return None
+
+    async def asked(question: Question) -> Reply:
+        async with place.given_up():
+            return await ask(question)
+
+    return asked
 
 
 async def _check_here(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from mcp_types import CallToolResult
 
 from tenuto.sessions.items import Attachment, JsonObject, ToolSpec
+from tenuto.tools.asking import Ask, Resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class CallContext:
     """Who calls, for whom: typed, and never taken from what a model wrote.
 
     `session` is the session's uid, None for a call from outside any session; then session-bound tools keep their data
-    under the principal. `progress` may be called with (done, total, message).
+    under the principal. `progress` may be called with (done, total, message). `ask` asks a person; None: nobody
+    is there. `resumed` is set of a call that has asked in an earlier process.
     """
 
     principal: str
@@ -60,6 +62,8 @@ class CallContext:
     run: str | None
     call: str
     progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
+    ask: Ask | None = None
+    resumed: Resumed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenuto.runtime.terminal.forms import answered
 from tenuto.runtime.terminal.talk import NOBODY, ApprovalAnswer
 from tenuto.runtime.terminal.words import harmless
 
@@ -42,6 +43,10 @@ class Prompt:
             decision = decision_of(self._answers.prompt(QUESTION), self._why)
             if decision is not None:
                 return decision
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Ask what an MCP server asks, field by field."""
+        return answered(question, self._answers.prompt, click.echo)
 
     def _why(self) -> str:
         return self._answers.prompt("  what should the model be told > ")

@@ -10,6 +10,7 @@ from tenuto.errors import TenutoError
 from tenuto.runtime.terminal.ask import Lines, Prompt
 from tenuto.runtime.terminal.client import Remote
 from tenuto.runtime.terminal.display import Display
+from tenuto.runtime.terminal.forms import answer_lines
 from tenuto.runtime.terminal.sessions import print_sessions
 from tenuto.runtime.terminal.talk import Ending, Talk
 
@@ -34,7 +35,7 @@ def run(remote: Remote, *, session: str | None, model: str | None, message: str 
     text = message if message is not None else sys.stdin.read()
     if not text.strip():
         raise click.UsageError("no message: give one as an argument or on stdin")
-    talk = Talk(remote, Display(interactive=False), Lines(yes=yes).decide, model, session)
+    talk = Talk(remote, Display(interactive=False), Lines(yes=yes).decide, model, session, answer_lines)
     return EXITS[talk.send(text)]
 
 
@@ -46,7 +47,9 @@ class Conversation:
         self._prompt = Prompt([*COMMANDS])
         self._display = Display(interactive=True)
         self._named = session is not None
-        self._talk = Talk(remote, self._display, self._prompt.decide, model, session or _new_name())
+        self._talk = Talk(
+            remote, self._display, self._prompt.decide, model, session or _new_name(), self._prompt.answer
+        )
         self._armed = False
 
     def run(self) -> int:

@@ -167,6 +167,7 @@ Exit codes: 0 nothing is broken, 1 something is, 2 wrong usage or configuration.
     help="Load and describe this model; default: those of the running server.",
 )
 @click.option("--mmproj", metavar="FILE", help="Projector of the first model; default: one beside its GGUF file.")
+@click.option("--lora", metavar="NAME=FILE", multiple=True, help="LoRA adapter: which of the models it fits.")
 @click.option("--data-dir", metavar="DIR", help="Data folder to check.")
 @click.option("--config", metavar="FILE", help="Settings file; default: ./tenuto.toml, if it exists.")
 @JSON_OPTION
@@ -174,6 +175,7 @@ def doctor(
     mcp_config: str | None,
     models: tuple[str, ...],
     mmproj: str | None,
+    lora: tuple[str, ...],
     data_dir: str | None,
     config: str | None,
     as_json: bool,
@@ -187,7 +189,7 @@ def doctor(
     from tenuto.runtime.config import load
     from tenuto.runtime.terminal.doctor import run
 
-    given = (("data_dir", data_dir), ("config", config), ("mmproj", mmproj))
+    given = (("data_dir", data_dir), ("config", config), ("mmproj", mmproj), ("lora", lora))
     settings = load({name: value for name, value in given if value})
     try:
         path = None if mcp_config is None else expanded(mcp_config)

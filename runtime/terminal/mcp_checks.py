@@ -10,7 +10,7 @@ from tenuto.runtime.terminal.client import Refused, Remote, is_missing
 from tenuto.runtime.terminal.report import Section
 from tenuto.tools.host import Failure, Host, Status
 from tenuto.tools.host.server import McpServer
-from tenuto.tools.mcp_config import ServerConfig, StdioTarget, read_mcp_config
+from tenuto.tools.mcp_config import ServerConfig, StdioTarget, read_mcp_config, with_logins
 
 SETTLE_S = 30.0
 STDERR_LINES = 10
@@ -19,6 +19,7 @@ _ADVICE = {
     Failure.NO_PROGRAM: "install {command}, or correct `command`",
     Failure.NOT_EXECUTABLE: "make {command} executable for this user",
     Failure.UNAUTHORIZED: "correct the token in `headers` or `env`",
+    Failure.LOGIN_REQUIRED: "run the command that it names, with the same --mcp-config",
     Failure.NO_ENDPOINT: "correct `url`: it must be the server's MCP endpoint, often ending in /mcp or /sse",
     Failure.UNREACHABLE: "start that server, or correct `url`",
     Failure.TIMED_OUT: "find out why it starts slowly, or raise `startTimeout`",
@@ -36,10 +37,10 @@ def served(remote: Remote) -> list[Section] | None:
     return [_section(each, None) for each in found]
 
 
-async def connected(path: Path) -> list[Section]:
+async def connected(path: Path, data_dir: Path) -> list[Section]:
     """The MCP servers of a file, each started or connected to for the question, and ended again."""
     try:
-        configs = read_mcp_config(path)
+        configs = with_logins(read_mcp_config(path), data_dir)
     except ConfigurationError as exc:
         section = Section("MCP configuration", {"file": str(path)})
         section.wrong(str(exc), "correct the file: it must hold the `mcpServers` object that other MCP clients read")

@@ -35,13 +35,18 @@ class ApprovalAnswer:
 
 Decide = Callable[[str], ApprovalAnswer]
 """Asks a person about a call, given in words."""
+AnswerQuestion = Callable[[dict[str, Any]], dict[str, Any]]
+"""Asks a person what an MCP server asks; gives the body of the answer."""
 
 
 class Talk:
     """One session, or none, at one server. KeyboardInterrupt while it answers stops the answer, not the talk."""
 
-    def __init__(self, remote: Remote, display: Display, decide: Decide, model: str, session: str | None) -> None:
+    def __init__(
+        self, remote: Remote, display: Display, decide: Decide, model: str, session: str | None, answer: AnswerQuestion
+    ) -> None:
         self._remote, self._display, self._decide, self._model = remote, display, decide, model
+        self._answer = answer
         self.session = session
         self._run_id: str | None = None
 
@@ -146,6 +151,9 @@ class Talk:
         # Where its events stand now, so that only what comes after the decision is shown.
         with self._remote.stream("GET", f"/v1/runs/{run['id']}/events", after=0) as response:
             number = last_number(events_in(response))
+        if (question := run["pause"].get("question")) is not None:
+            self._remote.post(f"/v1/agent/inputs/{run['pause']['id']}", self._answer(question))
+            return self._follow(run["id"], number)
         decision = self._decide(words)
         body: dict[str, Any] = {"decision": "approve" if decision.approve else "deny"}
         if decision.message is not None:

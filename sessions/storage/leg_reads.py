@@ -46,3 +46,11 @@ def told(connection: Connection, id: str) -> list[str]:
 def _leg(row: RowMapping) -> LegRecord:
     read = {name: None if row[name] is None else json.loads(row[name]) for name in LEG_TEXTS}
     return LegRecord(**{**row, **read, "status": RunStatus(row["status"])})
+
+
+def run_ids(connection: Connection, uid: str, limit: int) -> list[str]:
+    """The ids of so many runs of a session, the newest first."""
+    table = tables.runs
+    query = select(table.c.id).where(table.c.session_uid == bindparam("named"))
+    newest = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
+    return list(connection.execute(newest, {"named": uid}).scalars())

@@ -17,8 +17,6 @@ from tenuto.sessions.records import (
     KeyRecord,
     OpenRun,
     PauseReason,
-    PauseRecord,
-    PauseStatus,
     RunRecord,
     RunStatus,
     SessionSummary,
@@ -224,30 +222,6 @@ def calls(connection: Connection, run_id: str) -> list[CallRecord]:
     query = select(table).where(table.c.run_id == bindparam("named")).order_by(table.c.round, table.c.position)
     rows = _all(connection, query, named=run_id)
     return [CallRecord(**{**row, "status": CallStatus(row["status"])}) for row in rows]
-
-
-def pause(connection: Connection, pause_id: str) -> PauseRecord | None:
-    """A pause by its id."""
-    row = _one(connection, select(tables.pauses).where(tables.pauses.c.id == bindparam("named")), named=pause_id)
-    return _pause(row) if row else None
-
-
-def run_pauses(connection: Connection, run_id: str) -> list[PauseRecord]:
-    """All pauses of a run, the oldest first."""
-    table = tables.pauses
-    query = select(table).where(table.c.run_id == bindparam("named")).order_by(table.c.created_at, table.c.id)
-    return [_pause(row) for row in _all(connection, query, named=run_id)]
-
-
-def open_pauses(connection: Connection) -> list[PauseRecord]:
-    """All pauses that wait for an answer, the oldest first."""
-    table = tables.pauses
-    query = select(table).where(table.c.status == PauseStatus.OPEN.value).order_by(table.c.created_at, table.c.id)
-    return [_pause(row) for row in _all(connection, query)]
-
-
-def _pause(row: RowMapping) -> PauseRecord:
-    return PauseRecord(**{**row, "reason": PauseReason(row["reason"]), "status": PauseStatus(row["status"])})
 
 
 def key(connection: Connection, principal: str, key: str) -> KeyRecord | None:

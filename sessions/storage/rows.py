@@ -116,4 +116,5 @@ def call_row(call: CallRecord) -> Row:
 def pause_row(pause: PauseRecord) -> Row:
     """A pause's row."""
     row = {column.name: getattr(pause, column.name) for column in tables.pauses.columns}
-    return row | {"reason": pause.reason.value, "status": pause.status.value}
+    question = None if pause.question is None else json.dumps(pause.question.dump())
+    return row | {"reason": pause.reason.value, "status": pause.status.value, "question": question}

@@ -25,7 +25,7 @@ from tenuto.sessions.records import (
     UnfinishedLeg,
 )
 from tenuto.sessions.session import Session
-from tenuto.sessions.storage import leg_reads, reads
+from tenuto.sessions.storage import leg_reads, pause_reads, reads
 from tenuto.sessions.storage.bases import Bases
 from tenuto.sessions.storage.database import READERS, Database
 from tenuto.sessions.storage.writable import Writable
@@ -165,21 +165,29 @@ class Store:
         """All runs of a session, the oldest first."""
         return await self._read(lambda connection: reads.session_runs(connection, uid))
 
+    async def run_ids(self, uid: str, limit: int) -> list[str]:
+        """The ids of so many runs of a session, the newest first."""
+        return await self._read(lambda connection: leg_reads.run_ids(connection, uid, limit))
+
     async def calls(self, run_id: str) -> list[CallRecord]:
         """A run's calls, by round and position."""
         return await self._read(lambda connection: reads.calls(connection, run_id))
 
     async def pause(self, pause_id: str) -> PauseRecord | None:
         """An approval or question by its id."""
-        return await self._read(lambda connection: reads.pause(connection, pause_id))
+        return await self._read(lambda connection: pause_reads.pause(connection, pause_id))
 
     async def run_pauses(self, run_id: str) -> list[PauseRecord]:
         """All approvals and questions of a run, the oldest first."""
-        return await self._read(lambda connection: reads.run_pauses(connection, run_id))
+        return await self._read(lambda connection: pause_reads.run_pauses(connection, run_id))
+
+    async def open_questions(self, principal: str, most: int) -> list[PauseRecord]:
+        """What a principal's runs ask a person, the oldest first."""
+        return await self._read(lambda connection: pause_reads.open_questions(connection, principal, most))
 
     async def open_pauses(self) -> list[PauseRecord]:
         """All approvals and questions that wait for an answer, the oldest first."""
-        return await self._read(reads.open_pauses)
+        return await self._read(pause_reads.open_pauses)
 
     async def key(self, principal: str, key: str) -> KeyRecord | None:
         """What an Idempotency-Key stands for, even past its time while it is kept."""

@@ -243,7 +243,9 @@ pauses = Table(
     Column("message", Text),
     Column("remember", Boolean, nullable=False),
     Column("decided_at", Double),
+    Column("question", Text),
     Index("ix_pauses_run", "run_id", "created_at"),
+    Index("ix_pauses_asked", "principal", "reason", "status"),
     Index("ix_pauses_status", "status"),
 )
 

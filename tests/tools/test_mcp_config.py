@@ -10,6 +10,7 @@ import pytest
 from tenuto.errors import ConfigurationError
 from tenuto.tools.approvals import Permission
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget, parse_mcp_config, read_mcp_config
+from tenuto.tools.mcp_credentials import OAuthSettings
 
 
 def parse(servers: dict[str, Any], **environ: str) -> tuple[ServerConfig, ...]:
@@ -88,7 +89,7 @@ def test_variables_and_the_home_directory_are_expanded() -> None:
         ("s3cret",),
     )
     (server,) = parse({"s": {"url": "https://${HOST}/mcp", "headers": {"X": "Bearer ${KEY}"}}}, HOST="h", KEY="k")
-    assert server.target == HttpTarget("https://h/mcp", {"X": "Bearer k"})
+    assert server.target == HttpTarget("https://h/mcp", {"X": "Bearer k"}, oauth=OAuthSettings())
 
 
 def test_secrets_are_not_shown() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenuto.tools.names import exported_name
+from tenuto.tools.names import called_name, exported_name, parted
 
 VALID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 servers = st.text(alphabet="ab_-", min_size=1, max_size=40)
@@ -50,3 +50,19 @@ def test_different_tools_have_different_names(pairs: set[tuple[str, str]]) -> No
 @given(servers, tools)
 def test_a_name_that_is_taken_has_others(server: str, tool: str) -> None:
     assert len({exported_name(server, tool, attempt) for attempt in range(5)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "server", "tool"),
+    [("clock__now", "clock", "now"), ("a__b__c", "a", "b__c"), ("tool_search", "tenuto", "tool_search")],
+)
+def test_clients_are_told_of_a_server_and_a_name_for_each_tool_and_may_repeat_them(
+    name: str, server: str, tool: str
+) -> None:
+    assert parted(name) == (server, tool)
+    assert called_name(server, tool) == name
+
+
+def test_a_server_that_is_named_as_this_one_is_does_not_get_its_tools() -> None:
+    assert called_name("tenuto", "tool_finder") == exported_name("tenuto", "tool_finder")
+    assert exported_name("tool", "_search") != "tool_search" != exported_name("tenuto", "tool_search")

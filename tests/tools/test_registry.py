@@ -83,6 +83,14 @@ async def test_an_unknown_tool_is_an_error_that_names_those_there_are() -> None:
     assert registry.find("clock__now") is not None
 
 
+async def test_of_thousands_of_tools_the_error_names_some() -> None:
+    registry = await registry_of(Server("s", [f"tool_{number}" for number in range(5000)]))
+    result = await registry.call("s__never", {}, CONTEXT)
+    assert "s__tool_0, s__tool_1" in result.text
+    assert result.text.endswith(" and 4900 more")
+    assert len(result.text) < 4000
+
+
 async def test_arguments_that_do_not_fit_never_reach_the_server() -> None:
     async def unreachable(arguments: dict[str, Any]) -> ToolResult:
         raise AssertionError

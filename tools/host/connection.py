@@ -1,38 +1,33 @@
 """One live connection to an MCP server: made anew for each start, owned by the task that opened it."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
 import anyio
 from mcp import Client
-from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage, ListRootsFnT, SamplingFnT
+from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    CreateMessageResultWithTools,
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
     Implementation,
-    ListRootsResult,
-    SamplingCapability,
-    SamplingToolsCapability,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
 from tenuto import __version__
-from tenuto.tools.host.callbacks import Asking, ClientCallbacks, Elicitation, Roots, Sampling
+from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.results import to_tool
 from tenuto.tools.host.transport import Transport
-from tenuto.tools.spec import CallContext, Tool
+from tenuto.tools.spec import Tool
 
 Mode = Literal["auto", "legacy"]
+"""Which protocol a connection begins with: `auto` tries the newest."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +45,8 @@ class Connection:
         self.client = client
         self._transport, self._most_listed_bytes = transport, most_listed_bytes
         self._changed = anyio.Event()
+        self.watcher: Callable[[IncomingMessage], None] | None = None
+        """Told of whatever the server tells unasked."""
 
     @property
     def protocol(self) -> str:
@@ -122,22 +119,19 @@ class Connection:
         """Hear of changes where the server tells them unasked."""
         if isinstance(message, ToolListChangedNotification):
             self._changed.set()
+        if self.watcher is not None:
+            self.watcher(message)
 
 
 @asynccontextmanager
 async def connect(
-    name: str,
     transport: Transport,
     mode: Mode,
     callbacks: ClientCallbacks | None,
-    calls: Sequence[CallContext],
     most_listed_bytes: int,
 ) -> AsyncGenerator[Connection, None]:
-    """Open a connection; entered and left in one task. `calls` are those in flight, shared with whoever makes them."""
+    """Open a connection; entered and left in one task. Without `callbacks` the server can ask nothing."""
     box: list[Connection] = []
-
-    def asking() -> Asking:
-        return Asking(name, tuple(calls))
 
     async def take(message: IncomingMessage) -> None:
         # What comes before the handshake is done is followed by a listing anyway.
@@ -150,50 +144,21 @@ async def connect(
         cache=None,
         client_info=Implementation(name="tenuto", version=__version__),
         message_handler=take,
-        sampling_callback=_sampling(asking, callbacks.sampling if callbacks else None),
-        sampling_capabilities=SamplingCapability(tools=SamplingToolsCapability()),
-        elicitation_callback=_elicitation(asking, callbacks.elicitation if callbacks else None),
-        list_roots_callback=_roots(asking, callbacks.roots if callbacks else None),
+        elicitation_callback=None if callbacks is None else _elicitation(callbacks),
     )
     async with client:
         box.append(Connection(client, transport, most_listed_bytes))
         yield box[0]
 
 
-# The SDK calls its callbacks with a context that tells less than ours; its protocols name both arguments.
+# The SDK calls its callbacks with a context that does not tell the call; its protocols name both arguments.
 
 
-def _sampling(asking: Callable[[], Asking], ours: Sampling | None) -> SamplingFnT | None:
-    if ours is None:
-        return None
-
-    async def answer(
-        context: ClientRequestContext,  # noqa: ARG001
-        params: CreateMessageRequestParams,
-    ) -> CreateMessageResult | CreateMessageResultWithTools | ErrorData:
-        return await ours(asking(), params)
-
-    return answer
-
-
-def _elicitation(asking: Callable[[], Asking], ours: Elicitation | None) -> ElicitationFnT | None:
-    if ours is None:
-        return None
-
+def _elicitation(callbacks: ClientCallbacks) -> ElicitationFnT:
     async def answer(
         context: ClientRequestContext,  # noqa: ARG001
         params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
-        return await ours(asking(), params)
-
-    return answer
-
-
-def _roots(asking: Callable[[], Asking], ours: Roots | None) -> ListRootsFnT | None:
-    if ours is None:
-        return None
-
-    async def answer(context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG001
-        return await ours(asking())
+        return await callbacks.elicit(params)
 
     return answer

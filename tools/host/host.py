@@ -7,7 +7,6 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS
 from tenuto.tools.host.server import McpServer
 from tenuto.tools.host.state import ServerState
@@ -27,11 +26,10 @@ class Host:
     def __init__(
         self,
         configs: Sequence[ServerConfig],
-        callbacks: ClientCallbacks | None = None,
         on_change: Callable[[], None] | None = None,
         max_text: int = MAX_TEXT_CHARACTERS,
     ) -> None:
-        self.servers = tuple(McpServer(config, callbacks, on_change, max_text) for config in configs)
+        self.servers = tuple(McpServer(config, on_change, max_text) for config in configs)
         self._tasks: TaskGroup | None = None
 
     @property

@@ -12,7 +12,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest
 
+from tenuto.tools.host.header_command import CommandAuth
 from tenuto.tools.host.http_client import Wire, words
+from tenuto.tools.host.oauth import OAuth
 from tenuto.tools.host.transport import (
     MAX_MESSAGE_BYTES,
     Fate,
@@ -24,7 +26,7 @@ from tenuto.tools.host.transport import (
     unsent,
     unsent_reason,
 )
-from tenuto.tools.mcp_config import HttpTarget
+from tenuto.tools.mcp_config import HttpTarget, StdioTarget
 
 _POSTS = 64
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -33,11 +35,11 @@ _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 class HttpTransport:
     """Streamable HTTP, by the SDK. What becomes of a call when the server goes away is told by `Wire`."""
 
-    def __init__(self, target: HttpTarget, read_timeout_s: float) -> None:
+    def __init__(self, target: HttpTarget, read_timeout_s: float, auth: httpx2.Auth | None = None) -> None:
         self.ended = anyio.Event()
         self.ending = "the server closed the connection"
         self._target = target
-        self._wire = Wire(target, read_timeout_s)
+        self._wire = Wire(target, read_timeout_s, auth)
 
     @property
     def refused(self) -> bool:
@@ -96,11 +98,11 @@ class SseTransport:
 
     refused = False
 
-    def __init__(self, target: HttpTarget, read_timeout_s: float) -> None:
+    def __init__(self, target: HttpTarget, read_timeout_s: float, auth: httpx2.Auth | None = None) -> None:
         self.ended = anyio.Event()
         self.ending = "the server closed its stream of events"
         self._target = target
-        self._wire = Wire(target, read_timeout_s)
+        self._wire = Wire(target, read_timeout_s, auth)
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Streams, None]:
@@ -206,3 +208,13 @@ def _message(data: str) -> Incoming:
     except ValueError as exc:
         return exc
     return received(message)
+
+
+def auth_of(target: StdioTarget | HttpTarget) -> httpx2.Auth | None:
+    """Who says to a server who calls it, besides its headers; the same for all its connections."""
+    if not isinstance(target, HttpTarget):
+        return None
+    if target.command is not None:
+        return CommandAuth(target.command)
+    may_log_in = target.oauth is not None and target.oauth.folder is not None
+    return OAuth(target.url, target.oauth) if may_log_in and target.oauth is not None else None

@@ -11,6 +11,7 @@ import httpx2
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError
 
 from tenuto.tools.host.event_stream import is_event_stream, with_readable_events
+from tenuto.tools.host.oauth import LoginNeeded
 from tenuto.tools.host.pinned import PinnedTransport
 from tenuto.tools.host.reading import readable, unreadable
 from tenuto.tools.host.state import Failure
@@ -40,19 +41,23 @@ class Wire(httpx2.AsyncClient):
     ear for a handshake here, as one has none that speaks another transport.
     """
 
-    def __init__(self, target: HttpTarget, read_timeout_s: float) -> None:
+    def __init__(self, target: HttpTarget, read_timeout_s: float, auth: httpx2.Auth | None = None) -> None:
         super().__init__(
             headers={"Accept-Encoding": "identity", **target.headers},
             timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s),
             transport=None if target.egress is None else PinnedTransport(target.egress),
             max_redirects=_MOST_REDIRECTS,
+            auth=auth,
         )
         self.refused = False
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send it. Of a message that is posted, what goes wrong is told in the response."""
         if request.method != "POST":
-            response = await super().send(request, stream=stream, **options)
+            try:
+                response = await super().send(request, stream=stream, **options)
+            except LoginNeeded:
+                return httpx2.Response(HTTPStatus.UNAUTHORIZED, request=request)
             return with_readable_events(response, None) if stream and is_event_stream(response) else response
         method, number = _read(request)
         try:
@@ -60,6 +65,9 @@ class Wire(httpx2.AsyncClient):
         except _NOT_CONNECTED as exc:
             reason = f"the server cannot be reached: {words(exc)}"
             return _answer(request, None if number is None else unsent(number, reason, Failure.UNREACHABLE))
+        except LoginNeeded as exc:
+            failure = None if number is None else unsent(number, str(exc), Failure.LOGIN_REQUIRED)
+            return _answer(request, failure, HTTPStatus.UNAUTHORIZED)
         except httpx2.TransportError as exc:
             return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
         if response.is_redirect:  # the SDK follows it, or says why not

@@ -55,14 +55,14 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
 
     async def _allowed(self, request: httpx2.Request, host: str) -> list[str]:
         port = request.url.port or _PORTS[request.url.scheme]
-        addresses = await _addresses(host, port)
+        addresses = await addresses_of(host, port)
         problem = problem_of_port(self._egress, port) or problem_of_addresses(self._egress, addresses)
         if problem is not None:
             raise httpx2.ConnectError(problem)
         return addresses
 
 
-async def _addresses(host: str, port: int) -> list[str]:
+async def addresses_of(host: str, port: int) -> list[str]:
     """All addresses of a host. Raises httpx2.ConnectError."""
     try:
         return [str(ipaddress.ip_address(host))]

@@ -225,7 +225,7 @@ class RequestedServers:
 
 def _config(server: RequestedServer, egress: Egress) -> ServerConfig:
     target = HttpTarget(server.url, server.headers, egress=egress)
-    return ServerConfig(server.label, target, start_timeout_s=START_S, most_listed_bytes=MOST_TOOL_BYTES)
+    return ServerConfig(server.label, target, start_timeout_s=START_S, most_listed_bytes=MOST_TOOL_BYTES, may_ask=False)
 
 
 def _usable(tools: Sequence[Exported]) -> list[Exported]:

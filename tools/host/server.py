@@ -7,22 +7,25 @@ from typing import Any
 
 import anyio
 from mcp import MCPError
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from tenuto.errors import ServerUnreachable, ToolFailed
-from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.asking import off_the_clock
+from tenuto.tools.gateway import Gateway
+from tenuto.tools.host.calls import ServerCalls
 from tenuto.tools.host.connection import Connection, Mode, connect
 from tenuto.tools.host.failures import ConnectionEnded, cause, failure_of, reason
-from tenuto.tools.host.http import HttpTransport, SseTransport
+from tenuto.tools.host.http import HttpTransport, SseTransport, auth_of
+from tenuto.tools.host.oauth import OAuth
+from tenuto.tools.host.offers import ServerOffers
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS, to_result
 from tenuto.tools.host.secrets import Secrets
 from tenuto.tools.host.state import Failure, Kind, ServerState, Status
 from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
 from tenuto.tools.host.transport import Fate, Transport, fate_of, is_closed
-from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
+from tenuto.tools.mcp_config import Era, HttpTarget, ServerConfig, StdioTarget
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
 FIRST_DELAY_S = 0.5
@@ -35,6 +38,8 @@ PATIENCE_S = 2.0
 """A call waits for a server that is tried again within this time, and fails at once otherwise."""
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
+
+_MODES: dict[Era, Mode] = {"auto": "auto", "legacy": "legacy", "modern": "auto"}
 
 logger = logging.getLogger(__name__)
 
@@ -49,20 +54,20 @@ class McpServer:
     def __init__(
         self,
         config: ServerConfig,
-        callbacks: ClientCallbacks | None = None,
         on_change: Callable[[], None] | None = None,
         max_text: int = MAX_TEXT_CHARACTERS,
     ) -> None:
         self.config = config
-        self._callbacks, self._max_text = callbacks, max_text
+        self._max_text = max_text
         self._on_change = on_change or (lambda: None)
         self._tail = StderrTail()
         self._connection: Connection | None = None
         self._tools: list[Tool] = []
         self._repeatable: frozenset[str] = frozenset()
         self._secrets = Secrets(config.target)
-        self._calls: list[CallContext] = []
-        self._mode: Mode = "auto"
+        self._auth = auth_of(config.target)
+        self._calls = ServerCalls(config.name)
+        self._mode: Mode = _MODES[config.era]
         self._ended_early = False
         self._refused = False
         self._refusal = ""
@@ -70,6 +75,7 @@ class McpServer:
         self._try_at = 0.0
         self._moved = anyio.Event()
         self._kind = _kind(config)
+        self.offered = ServerOffers(self.name, config.timeout_s, self._connected, self._secrets.hidden, self._on_change)
         status = Status.DISABLED if config.disabled else Status.STARTING
         self._state = ServerState(self.name, status, transport=self._kind)
 
@@ -77,6 +83,11 @@ class McpServer:
     def name(self) -> str:
         """Its name in the configuration."""
         return self.config.name
+
+    @property
+    def gateway(self) -> Gateway:
+        """What MCP clients see of it."""
+        return self.config.gateway
 
     @property
     def state(self) -> ServerState:
@@ -110,7 +121,8 @@ class McpServer:
         limit = self.config.timeout_of(name)
         asked = False
         try:
-            with anyio.fail_after(limit):
+            with anyio.fail_after(limit) as scope:
+                context = replace(context, ask=off_the_clock(context.ask, scope))
                 for tries_left in reversed(range(MAX_TRIES)):
                     connection = await self._connected()
                     may_repeat, asked = name in self._repeatable, True
@@ -140,7 +152,7 @@ class McpServer:
             return
         try:
             while True:
-                await anyio.sleep_until(self._try_at)
+                await self._rest()
                 self._move(replace(self._state, status=Status.STARTING, protocol=None))
                 began = anyio.current_time()
                 try:
@@ -153,6 +165,14 @@ class McpServer:
         finally:
             self._move(replace(self._state, status=Status.STOPPED, reason="the runtime is stopping", tools=0))
 
+    async def _rest(self) -> None:
+        """Until the next try is due, or somebody has logged in for it."""
+        with anyio.CancelScope(deadline=self._try_at):
+            if self._state.failure is Failure.LOGIN_REQUIRED and isinstance(self._auth, OAuth):
+                await self._auth.changed()
+            else:
+                await anyio.sleep_forever()
+
     async def _connect_once(self) -> None:
         """Connect, list, and stay until the connection ends. Always raises."""
         transport = self._transport()
@@ -161,7 +181,8 @@ class McpServer:
             # One scope around all: scopes nest, so the deadline is lifted instead of the scope left.
             with anyio.CancelScope(deadline=deadline) as scope:
                 most = self.config.most_listed_bytes
-                async with connect(self.name, transport, self._mode, self._callbacks, self._calls, most) as connection:
+                callbacks = self._calls if self.config.may_ask else None
+                async with connect(transport, self._mode, callbacks, most) as connection:
                     tools = await connection.list_tools()
                     scope.deadline = float("inf")
                     await self._serve(connection, tools, transport)
@@ -176,13 +197,17 @@ class McpServer:
             self._connection = None
 
     async def _serve(self, connection: Connection, tools: Sequence[Tool], transport: Transport) -> None:
-        self._mode = "auto" if connection.modern else "legacy"
+        if self.config.era == "modern" and not connection.modern:
+            raise ConnectionError(f'it speaks {connection.protocol}, but its entry says "era": "modern"')
+        if self.config.era == "auto":
+            self._mode = "auto" if connection.modern else "legacy"
         self._connection, self._refusal = connection, ""
         self._take(tools)
         self._move(replace(self._state, status=Status.READY, reason="", failure=None, protocol=connection.protocol))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, connection)
             tasks.start_soon(connection.listen)
+            tasks.start_soon(self.offered.follow, connection)
             await transport.ended.wait()
             tasks.cancel_scope.cancel()
         raise ConnectionEnded(transport.ending)
@@ -211,7 +236,7 @@ class McpServer:
                 return StdioTransport(target, self._tail)
             case HttpTarget() as target:
                 kind = SseTransport if self._kind == "sse" else HttpTransport
-                return kind(target, read_timeout_s=self.config.longest_timeout_s)
+                return kind(target, self.config.longest_timeout_s, self._auth)
 
     def _falls_back(self, exc: Exception) -> bool:
         """Whether a failed start is to be tried again at once, by the older protocol or the older transport.
@@ -219,7 +244,7 @@ class McpServer:
         Some servers exit on the first message of the newer one. A server that was started by the older protocol and
         fails gets the newer one at its next try: it may have been replaced.
         """
-        if self._mode == "auto" and self._ended_early and self._kind == "stdio":
+        if self._mode == "auto" and self.config.era == "auto" and self._ended_early and self._kind == "stdio":
             logger.info("the MCP server %s ended in the handshake (%s); trying the older one", self.name, reason(exc))
             self._mode = "legacy"
             return True
@@ -229,7 +254,7 @@ class McpServer:
             self._state = replace(self._state, transport="sse")
             return True
         if self._state.status is Status.STARTING:
-            self._mode = "auto"
+            self._mode = _MODES[self.config.era]
         return False
 
     def _explained(self, exc: Exception) -> str:
@@ -245,6 +270,7 @@ class McpServer:
     def _failed(self, why: str, failure: Failure, lasted_s: float) -> None:
         if self._state.status is not Status.READY:
             self._take([])
+            self.offered.forget()
         elif lasted_s >= STEADY_S:
             self._delay_s = 0.0
         self._try_at = anyio.current_time() + self._delay_s
@@ -253,7 +279,7 @@ class McpServer:
         logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
         for line in self.stderr[-5:]:
             logger.log(level, "the MCP server %s wrote: %s", self.name, line)
-        longest = REFUSED_DELAY_S if failure is Failure.UNAUTHORIZED else MAX_DELAY_S
+        longest = REFUSED_DELAY_S if failure in (Failure.UNAUTHORIZED, Failure.LOGIN_REQUIRED) else MAX_DELAY_S
         self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), longest)
         restarts = self._state.restarts + 1
         state = replace(self._state, status=Status.WAITING, reason=why, last_error=why, failure=failure)
@@ -280,10 +306,8 @@ class McpServer:
     async def _call(
         self, connection: Connection, name: str, arguments: dict[str, Any], context: CallContext
     ) -> ToolResult:
-        self._calls.append(context)
         try:
-            result = await connection.client.call_tool(name, arguments, progress_callback=_progress(context))
-            return to_result(result, self._max_text)
+            return to_result(await self._calls.make(connection, name, arguments, context), self._max_text)
         except MCPError as exc:
             fate = fate_of(exc.error)
             if fate is Fate.UNSENT:
@@ -306,8 +330,6 @@ class McpServer:
             first_line = str(exc).partition("\n")[0][:300]
             text = f"Error: {name} ran, but its result does not match its output schema: {first_line}"
             return ToolResult(text, is_error=True)
-        finally:
-            self._calls.remove(context)
 
     def _lost(self, name: str, connection: Connection, told: str = "") -> ToolFailed:
         why = self._secrets.hidden(connection.ending if connection.ended else told)
@@ -326,14 +348,3 @@ def _is_closed(exc: BaseException) -> bool:
     """Whether the SDK says no more than that the connection is closed."""
     innermost = cause(exc)
     return isinstance(innermost, MCPError) and is_closed(innermost.error)
-
-
-def _progress(context: CallContext) -> ProgressFnT | None:
-    told = context.progress
-    if told is None:
-        return None
-
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
-        await told(progress, total, message)
-
-    return tell

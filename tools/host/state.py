@@ -30,6 +30,8 @@ class Failure(StrEnum):
     """It ended, or closed its end of the connection."""
     UNREACHABLE = "unreachable"
     UNAUTHORIZED = "unauthorized"
+    LOGIN_REQUIRED = "login_required"
+    """A person must log in there; its state says by which command."""
     NO_ENDPOINT = "no_endpoint"
     """Something answers at its address, but not as an MCP server does."""
     TIMED_OUT = "timed_out"

@@ -4,17 +4,18 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 import pytest_asyncio
-from mcp_types import ElicitRequestParams, ElicitResult
 
 from tenuto.errors import ServerUnreachable, ToolFailed
+from tenuto.sessions.questions import Question
+from tenuto.tools.asking import Action, Reply
 from tenuto.tools.host import Failure, Host, McpServer, Status
-from tenuto.tools.host.callbacks import Asking
 from tenuto.tools.mcp_config import ServerConfig, StdioTarget
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import CallContext, ToolResult
@@ -28,16 +29,6 @@ CONTEXT = CallContext(principal="ann", session=None, run=None, call="call_1")
 def config(name: str, script: str, *args: str, timeout_s: float = 20, start_timeout_s: float = 20) -> ServerConfig:
     target = StdioTarget(sys.executable, (str(SERVERS / script), *args))
     return ServerConfig(name, target, timeout_s=timeout_s, start_timeout_s=start_timeout_s)
-
-
-class Person:
-    """Answers a form; offers nothing else."""
-
-    sampling = None
-    roots = None
-
-    async def elicitation(self, asking: Asking, params: ElicitRequestParams) -> ElicitResult:
-        return ElicitResult(action="accept", content={"name": f"{asking.server} {asking.calls[0].principal}"})
 
 
 class Watch:
@@ -70,7 +61,7 @@ async def host() -> AsyncIterator[Host]:
         ServerConfig("off", StdioTarget("no-such-command"), disabled=True),
     ]
     entered, stop = asyncio.Event(), asyncio.Event()
-    host = Host(configs, Person(), on_change=WATCH.tell)
+    host = Host(configs, on_change=WATCH.tell)
 
     async def own() -> None:
         async with host:
@@ -146,7 +137,11 @@ async def test_progress_reaches_the_caller(host: Host) -> None:
 
 
 async def test_what_a_server_asks_of_a_person_is_answered_within_the_call(host: Host) -> None:
-    assert await server_of(host, "many").call("ask", {}, CONTEXT) == ToolResult("accept many ann")
+    async def ask(question: Question) -> Reply:
+        return Reply(Action.ACCEPT, {"name": f"{question.server}: {question.message}"})
+
+    answered = await server_of(host, "many").call("ask", {}, replace(CONTEXT, ask=ask))
+    assert answered == ToolResult("accept many: Your name?")
 
 
 async def test_calls_run_at_the_same_time_over_one_connection(host: Host) -> None:

@@ -1,0 +1,65 @@
+"""What a tool may ask of whoever waits for its call: a question to a person. The vocabulary, and the clocks that stop.
+
+A question comes through the call's own context, so that nobody else is asked, and nobody where the call has no one.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import anyio
+
+from tenuto.sessions.items import JsonObject
+from tenuto.sessions.questions import Question
+
+
+class Action(StrEnum):
+    """What a person did with a question."""
+
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A person's answer. `content` is what they filled in, which may be a secret: it is neither shown nor kept."""
+
+    action: Action
+    content: JsonObject | None = field(default=None, repr=False)
+
+
+CANCELLED = Reply(Action.CANCEL)
+
+Ask = Callable[[Question], Awaitable[Reply]]
+"""Asks and waits for the answer. Raises CannotAsk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A call that goes on in another process than the one in which it asked: where it stood, and the answer."""
+
+    state: JsonObject = field(repr=False)
+    reply: Reply
+
+
+class CannotAsk(Exception):
+    """Nobody can be asked; the text says why, for the server that wanted to."""
+
+
+def off_the_clock(ask: Ask | None, scope: anyio.CancelScope) -> Ask | None:
+    """The same, while the time of a scope stands still: how long a person takes is not the tool's affair.
+
+    One question at a time.
+    """
+    if ask is None:
+        return None
+
+    async def asked(question: Question) -> Reply:
+        left, scope.deadline = scope.deadline - anyio.current_time(), float("inf")
+        try:
+            return await ask(question)
+        finally:
+            scope.deadline = anyio.current_time() + left
+
+    return asked

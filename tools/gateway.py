@@ -1,0 +1,73 @@
+"""What the runtime's own MCP server shows of a server behind it, by that server's entry in the `mcpServers` file. Pure.
+
+"gateway": false
+"gateway": {"tools": ["read_*"], "prompts": false, "resources": true, "keys": ["ann"], "names": {"read_file": "read"}}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tenuto.sessions.principal import LOCAL
+
+Kind = Literal["tools", "prompts", "resources"]
+ShownName = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
+
+ALL = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What is shown, by globs over the server's own names (of resources: their URIs), and to whom.
+
+    `holders` are the principals that see any of it, besides this machine's own user; None: all. `names` are other names
+    for tools and prompts.
+    """
+
+    tools: tuple[str, ...] = ALL
+    prompts: tuple[str, ...] = ALL
+    resources: tuple[str, ...] = ALL
+    holders: frozenset[str] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def shows(self, principal: str, kind: Kind, name: str) -> bool:
+        """Whether a principal sees a tool, a prompt or a resource of that name."""
+        if self.holders is not None and principal not in self.holders and principal != LOCAL.id:
+            return False
+        globs = {"tools": self.tools, "prompts": self.prompts, "resources": self.resources}[kind]
+        return any(fnmatchcase(name, glob) for glob in globs)
+
+
+CLOSED = Gateway((), (), ())
+
+
+class GatewayEntry(BaseModel):
+    """As the file has it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tools: bool | list[str] = True
+    prompts: bool | list[str] = True
+    resources: bool | list[str] = True
+    keys: list[str] | None = None
+    names: dict[str, ShownName] = {}
+
+
+def gateway(entry: GatewayEntry | bool) -> Gateway:
+    """What an entry says; `keys` are names of holders, as `[[keys]]` has them."""
+    match entry:
+        case True:
+            return Gateway()
+        case False:
+            return CLOSED
+    holders = None if entry.keys is None else frozenset(f"user-{name}" for name in entry.keys)
+    return Gateway(_globs(entry.tools), _globs(entry.prompts), _globs(entry.resources), holders, entry.names)
+
+
+def _globs(said: bool | list[str]) -> tuple[str, ...]:
+    if isinstance(said, list):
+        return tuple(said)
+    return ALL if said else ()
