@@ -97,13 +97,17 @@ class TemplateFailed(InvalidRequest):
 
 
 class Unauthenticated(TenutoError):
-    """No key, or one that is not known."""
+    """No key or token, or one that is not taken. `presented`: there was one."""
 
     code = "unauthenticated"
 
+    def __init__(self, message: str, *, presented: bool = False) -> None:
+        super().__init__(message)
+        self.presented = presented
+
 
 class Forbidden(TenutoError):
-    """The Host or Origin of the request is not allowed."""
+    """The Host or Origin of the request is not allowed, or whoever asks may not do this."""
 
     code = "forbidden"
 
@@ -188,7 +192,6 @@ class TookTooLong(InvalidRequest):
 
     def __init__(self, what: str, seconds: float) -> None:
         super().__init__(f"{what} took more than {seconds:g} s, or too much memory")
-        self.seconds = seconds
 
 
 class Conflict(TenutoError):
@@ -315,7 +318,6 @@ class McpServerFailed(InvalidRequest):
 
     def __init__(self, label: str, why: str, param: str) -> None:
         super().__init__(f"{param}: the tools of the MCP server {label!r} cannot be listed: {why}", param)
-        self.label = label
         self._data = {"server": label}
 
 

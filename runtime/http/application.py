@@ -15,6 +15,7 @@ from tenuto.errors import MethodNotAllowed, UnknownUrl
 from tenuto.runtime.http.auth import Authentication, Keys
 from tenuto.runtime.http.dialect import Dialect, Dialects, dialect_of, errors_of, recognise
 from tenuto.runtime.http.guard import Guard
+from tenuto.runtime.http.protected_resource import ProtectedResource
 from tenuto.runtime.http.refusal import UnknownScope, refuse
 from tenuto.runtime.http.routes import DocumentedRoute
 
@@ -31,10 +32,12 @@ class HttpSettings:
     allowed_origins: tuple[str, ...] = ()
 
 
-def application(dialects: Dialects, keys: Keys, settings: HttpSettings) -> ASGIApp:
-    """All dialects behind what every request passes: hosts, origins and bodies first, then keys."""
+def application(
+    dialects: Dialects, keys: Keys, settings: HttpSettings, resource: ProtectedResource | None = None
+) -> ASGIApp:
+    """All dialects behind what every request passes: hosts, origins and bodies first, then keys and access tokens."""
     guard = Guard(
-        Authentication(_Dispatch(dialects), keys, _public(dialects)),
+        Authentication(_Dispatch(dialects), keys, _public(dialects), resource),
         hosts=settings.allowed_hosts,
         origins=settings.allowed_origins,
         max_body_bytes=settings.max_body_bytes,

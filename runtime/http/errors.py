@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from tenuto.access_errors import InsufficientScope, IssuerUnavailable
 from tenuto.errors import (
     Conflict,
     InvalidRequest,
@@ -106,12 +107,14 @@ def error_headers(exc: TenutoError) -> dict[str, str]:
     match exc:
         case SessionBusy() | Overloaded():
             return {"retry-after": str(max(1, math.ceil(exc.retry_after_s)))}
-        case ShuttingDown() | StoreUnavailable() | ModelNotLoaded():
+        case ShuttingDown() | StoreUnavailable() | ModelNotLoaded() | IssuerUnavailable():
             return {"retry-after": str(UNAVAILABLE_RETRY_S)}
         case Conflict():
             return {"x-should-retry": "false"}
         case Unauthenticated():
-            return {"www-authenticate": "Bearer"}
+            return {"www-authenticate": 'Bearer error="invalid_token"' if exc.presented else "Bearer"}
+        case InsufficientScope():
+            return {"www-authenticate": f'Bearer error="insufficient_scope", scope="{exc.scope}"'}
         case UpgradeRequired():
             return {"upgrade": "websocket", "connection": "upgrade"}
         case _:

@@ -8,12 +8,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from tenuto.errors import Unauthenticated
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.http.application import HttpSettings, Recognition, application
 from tenuto.runtime.http.auth import Authentication, Keys, holder, principal_of
 from tenuto.runtime.http.dialect import Dialect, Dialects
+from tenuto.runtime.http.protected_resource import ProtectedResource
+from tenuto.runtime.oauth.scopes import Grant
+from tenuto.runtime.oauth.scopes import Scope as TokenScope
 from tenuto.sessions.principal import LOCAL, Principal, Role
 
 DIALECTS = Dialects(Dialect("house", ERRORS, ()))
@@ -90,3 +94,34 @@ async def test_who_looks_for_how_to_get_a_key_is_told_that_there_is_nothing_and_
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         assert (await client.get(f"/.well-known/{path}")).status_code == 404
         assert (await client.get(f"/.well-unknown/{path}")).status_code == 401
+
+
+async def test_a_websocket_ends_at_the_first_message_after_its_token_has_expired() -> None:
+    class Expiring:
+        """Takes any token, for a moment that is over."""
+
+        async def grant(self, token: str) -> Grant:
+            return Grant(Principal("oauth-a"), frozenset([TokenScope.RUN]), expires_at=1.0)
+
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        message = await receive()
+        while message["type"] != "websocket.disconnect":
+            told.append(message)
+            message = await receive()
+
+    told: list[Message] = []
+    sent: list[Message] = []
+    resource = ProtectedResource("https://llm.example.org", ("https://login.example.org",), Expiring())
+    app = Recognition(Authentication(echo, Keys({}), resource=resource), DIALECTS)
+    coming = iter([{"type": "websocket.connect"}, {"type": "websocket.receive", "text": "run this"}])
+
+    async def receive() -> Message:
+        return next(coming)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer a.b.c")]
+    await app({"type": "websocket", "path": "/v1/responses", "headers": headers, "query_string": b""}, receive, send)
+    assert [message["type"] for message in told] == ["websocket.connect"]
+    assert [(message["type"], message["code"]) for message in sent] == [("websocket.close", 1008)]
