@@ -5,12 +5,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 from starlette.routing import Route
 from starlette.types import ASGIApp, Scope
 
+from tenuto.runtime.adapted_models import Adapters
 from tenuto.runtime.addresses import is_loopback
 from tenuto.runtime.apart.checks import ArgumentChecks
 from tenuto.runtime.apart.pool import Pool
@@ -28,6 +30,7 @@ from tenuto.runtime.http.dialect import Dialect, Dialects
 from tenuto.runtime.http.docs_page import DocsApi
 from tenuto.runtime.http.errors import ErrorForm
 from tenuto.runtime.http.openapi import document
+from tenuto.runtime.http.protected_resource import ProtectedResource, audiences
 from tenuto.runtime.loop.life.keeper import Keeper
 from tenuto.runtime.loop.life.loading import LifeSettings
 from tenuto.runtime.loop.models import Models, Names
@@ -35,18 +38,23 @@ from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.runner import Runner
 from tenuto.runtime.loop.services import Expiries, Services
 from tenuto.runtime.loop.sharing import SharedPrefixes
+from tenuto.runtime.loop.toolset import default_tools
 from tenuto.runtime.loop.turn_options import Defaults
+from tenuto.runtime.mcp.gateway import Behind
 from tenuto.runtime.mcp.http import Endpoint
 from tenuto.runtime.mcp.messages import BoundedMessages
 from tenuto.runtime.mcp.news import News
+from tenuto.runtime.mcp.own_tools import INPUTS
 from tenuto.runtime.mcp.prompt_files import PromptFiles
 from tenuto.runtime.mcp.server import Seal, build_server
 from tenuto.runtime.metrics import Metrics
 from tenuto.runtime.model_loading import Loader, available
 from tenuto.runtime.notes import Notebooks
+from tenuto.runtime.oauth.tokens import Tokens
 from tenuto.runtime.pulls import Pulls
 from tenuto.runtime.stored_models import StoredModels
 from tenuto.sessions.directory import Directory
+from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.principal import Principal, Role
 from tenuto.sessions.storage.store import Store
 from tenuto.tools.approvals import Permission
@@ -54,7 +62,7 @@ from tenuto.tools.builtin import Calculator, Clock, Notes
 from tenuto.tools.egress import Egress
 from tenuto.tools.host import Host
 from tenuto.tools.host.requested import RequestedServers
-from tenuto.tools.mcp_config import ServerConfig, read_mcp_config
+from tenuto.tools.mcp_config import ServerConfig, read_mcp_config, with_logins
 from tenuto.tools.registry import Registry
 
 TOOLS_START_S = 10.0
@@ -96,11 +104,11 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         pool = Pool()
         stack.push_async_callback(pool.close)
 
-        configs = read_mcp_config(settings.mcp_config) if settings.mcp_config else ()
+        configs = with_logins(read_mcp_config(settings.mcp_config), settings.data_dir) if settings.mcp_config else ()
         news = News()
         directory = Directory(store, implicit_ttl_s=settings.implicit_session_s)
         host, registry = await _tools(configs, Notebooks(directory, store), news, pool, stack)
-        models = await _models(settings, metrics, stack)
+        models = await _models(settings, metrics, registry, stack)
 
         services = Services(
             store=store,
@@ -120,12 +128,14 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         runner.watchers.append(news.run_rests)
         runner.directory.watchers.append(news.sessions_listed)
         await stack.enter_async_context(beside(news.follow))
-        mcp = await stack.enter_async_context(_mcp(settings, runner, news, folder.key))
+        mcp = await stack.enter_async_context(_mcp(settings, runner, news, host, folder.key))
         pulls = await stack.enter_async_context(Pulls(Egress(settings.egress)))
+        resource = await _resource(settings, stack)
         own = [*routes(OwnApi(runner, metrics, pool, host.servers)), Route("/mcp", BoundedMessages(mcp))]
+        own += resource.routes() if resource else []
         spoken = _dialects(own, [make(DialectServices(runner, pulls)) for make in dialects])
         yield App(
-            asgi=application(spoken, _keys(settings, folder.owner.secret), _http_settings(settings)),
+            asgi=application(spoken, _keys(settings, folder.owner.secret), _http_settings(settings), resource),
             errors_of=spoken.errors_of,
             publish=folder.publish,
             drain=partial(_drain, runner, mcp, news, settings.shutdown_s),
@@ -149,16 +159,17 @@ async def _tools(
     registry = Registry([Calculator(), Clock(), Notes(notebooks), *host.servers], host.limits, ArgumentChecks(pool))
     await host.settled(TOOLS_START_S)
     await registry.refresh()
-    await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news))))
+    await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news, host))))
     return host, registry
 
 
-async def _refresh(registry: Registry, news: News) -> None:
-    """List the tools again, and notify MCP clients if the list has changed."""
+async def _refresh(registry: Registry, news: News, host: Host) -> None:
+    """List the tools again, and notify MCP clients of what has changed."""
     before = registry.list()
     await registry.refresh()
     if registry.list() != before:
         await news.tools_changed()
+    await news.offers_are(tuple(server.offered.listed for server in host.servers))
 
 
 class Changed:
@@ -194,9 +205,12 @@ async def beside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator
         raise failed
 
 
-async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Models:
+async def _models(settings: Settings, metrics: Metrics, registry: Registry, stack: AsyncExitStack) -> Models:
     """The owner of all models, with those loaded that are to be there from the start."""
-    named = await anyio.to_thread.run_sync(available, settings.model)
+    adapters, stored = Adapters(dict(settings.lora)), StoredModels()
+    named = await anyio.to_thread.run_sync(available, settings.model, adapters)
+    if settings.lora:
+        await anyio.to_thread.run_sync(lambda: adapters.check([*named, *stored.list()]))
     at_start = len(named) if settings.load == "start" else 1
     life = LifeSettings(
         budget=settings.model_memory,
@@ -206,11 +220,16 @@ async def _models(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -
         finishes=settings.swap == "finish",
         named_stay=settings.load == "start",
     )
-    keeper = await stack.enter_async_context(Keeper(Loader(settings, metrics, at_start), named, life, StoredModels()))
+    loader = Loader(settings, metrics, at_start, partial(_default_tools, registry, settings), adapters)
+    keeper = await stack.enter_async_context(Keeper(loader, named, life, stored, adapters))
     models = Models(keeper, Names(settings.alias, settings.strict_model_names))
     if settings.load == "start":
         await keeper.begin()
     return models
+
+
+def _default_tools(registry: Registry, settings: Settings) -> Sequence[ToolSpec]:
+    return default_tools([one.spec for one in registry.list()], settings.default_tools)
 
 
 def _policy(registry: Registry, configs: tuple[ServerConfig, ...], settings: Settings) -> Policy:
@@ -224,6 +243,7 @@ def _defaults(settings: Settings) -> Defaults:
         max_tool_rounds=settings.max_tool_rounds,
         deadline_s=settings.deadline_s,
         default_tools=settings.default_tools,
+        tool_share=settings.tool_share,
     )
 
 
@@ -239,14 +259,27 @@ def _http_settings(settings: Settings) -> HttpSettings:
     return HttpSettings(
         max_body_bytes=settings.max_body_bytes,
         arrival_s=settings.arrival_s,
-        allowed_hosts=(settings.host, *settings.allowed_hosts),
+        allowed_hosts=(settings.host, *_public_host(settings), *settings.allowed_hosts),
         allowed_origins=settings.allowed_origins,
     )
 
 
+def _public_host(settings: Settings) -> list[str]:
+    host = None if settings.public_url is None else urlsplit(settings.public_url).hostname
+    return [] if host is None else [host]
+
+
+async def _resource(settings: Settings, stack: AsyncExitStack) -> ProtectedResource | None:
+    """What this server is to OAuth, where access tokens are taken."""
+    url, issuers = settings.public_url, settings.oauth_issuer
+    if url is None or not issuers:
+        return None
+    return ProtectedResource(url, issuers, await stack.enter_async_context(Tokens(issuers, audiences(url))))
+
+
 def _keys(settings: Settings, secret: str) -> Keys:
     holders = _holders(settings)
-    return Keys(holders, secret, open_to_all=not holders and is_loopback(settings.host))
+    return Keys(holders, secret, open_to_all=not (holders or settings.oauth_issuer) and is_loopback(settings.host))
 
 
 def _holders(settings: Settings) -> dict[str, Principal]:
@@ -259,10 +292,11 @@ def _holders(settings: Settings) -> dict[str, Principal]:
 
 
 @asynccontextmanager
-async def _mcp(settings: Settings, runner: Runner, news: News, key: bytes) -> AsyncIterator[Endpoint]:
+async def _mcp(settings: Settings, runner: Runner, news: News, host: Host, key: bytes) -> AsyncIterator[Endpoint]:
     """The runtime's own MCP server, while clients can be connected to it."""
     seal = Seal(key, settings.approval_expires_s)
-    server = build_server(runner, news, PromptFiles(settings.prompts), principal_of=principal_of, seal=seal)
+    behind = Behind(host.servers, runner.registry, [*INPUTS])
+    server = build_server(runner, news, PromptFiles(settings.prompts), behind, principal_of=principal_of, seal=seal)
     endpoint = Endpoint(server, principal_of=principal_of, max_body_bytes=settings.max_body_bytes)
     async with endpoint.run():
         yield endpoint

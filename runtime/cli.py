@@ -56,6 +56,8 @@ def _serve() -> click.Command:
 
 def _mcp() -> click.Command:
     def mcp(**given: Any) -> None:
+        if click.get_current_context().invoked_subcommand is not None:
+            return
         from tenuto.runtime.config import command_line, load
         from tenuto.runtime.data_folder.local_server import LocalServer
         from tenuto.runtime.mcp.stdio import run
@@ -63,9 +65,13 @@ def _mcp() -> click.Command:
         flags = _flags(given)
         run(LocalServer(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
 
-    return click.Command(
+    from tenuto.runtime.terminal.mcp_login import login, logout
+
+    return click.Group(
         "mcp",
         callback=mcp,
+        invoke_without_command=True,
+        commands=[login, logout],
         params=_options(),
         help="Speak MCP on stdin and stdout on behalf of the server that owns the data folder. If none is running,"
         " one is started in the background with the options given here, on a free port, and keeps running afterwards.",

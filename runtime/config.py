@@ -4,20 +4,18 @@ One rule names a setting everywhere: `--max-body-bytes`, `TENUTO_MAX_BODY_BYTES`
 """
 
 import difflib
-import json
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ByteSize,
-    ConfigDict,
     Field,
     ValidationError,
     model_validator,
@@ -33,8 +31,21 @@ from pydantic_settings import (
 
 from tenuto.errors import ConfigurationError
 from tenuto.paths import expanded
+from tenuto.pipelines.adapters import Adapter
 from tenuto.pipelines.cache_types import CacheType
 from tenuto.runtime.addresses import is_loopback
+from tenuto.runtime.setting_values import (
+    IssuerUrl,
+    Key,
+    Names,
+    PublicUrl,
+    adapters,
+    formats,
+    objects,
+    pairs,
+    several,
+    words,
+)
 
 ENVIRONMENT_PREFIX = "TENUTO_"
 FILE_NAME = "tenuto.toml"
@@ -42,74 +53,9 @@ CONFIG = "config"
 """The setting that names the file, and so has no place in it."""
 
 
-def _several(value: Any) -> Any:
-    """The environment has no lists: there, values are parted by commas, or stand in a JSON list."""
-    if not isinstance(value, str):
-        return value
-    if value.startswith("["):
-        return json.loads(value)
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _objects(value: Any) -> Any:
-    """Flags and the environment have no tables: there, each is a JSON object, or all stand in a JSON list."""
-    if isinstance(value, str):
-        value = json.loads(value)
-        return value if isinstance(value, list) else [value]
-    if isinstance(value, (tuple, list)):
-        return [json.loads(each) if isinstance(each, str) else each for each in value]
-    return value
-
-
-def _pairs(value: Any) -> Any:
-    """Flags and the environment have no tables: there, each pair is written NAME=VALUE."""
-    if isinstance(value, dict):
-        return tuple(value.items())
-    return tuple(_pair(each) if isinstance(each, str) else each for each in _several(value))
-
-
-def _formats(value: Any) -> Any:
-    """As pairs; a name alone is for all models."""
-    if isinstance(value, dict):
-        return tuple(value.items())
-    texts = [f"*={each}" if isinstance(each, str) and "=" not in each else each for each in _several(value)]
-    return _pairs(texts)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not (name and equals and value):
-        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value
-
-
-def _words(value: Any) -> Any:
-    """`all` and `none` are words, however they came; anything else is a list of names."""
-    names = _several(value)
-    return names[0] if isinstance(names, (tuple, list)) and len(names) == 1 and names[0] in ("all", "none") else names
-
-
 def data_folder() -> Path:
     """Where this platform keeps a user's data of Tenuto."""
     return platformdirs.user_data_path("tenuto", appauthor=False)
-
-
-class Key(BaseModel):
-    """A key, and what its holder is: without a `name` nobody but this key, with one the user of that name.
-
-    A `person` stands behind each of its requests, so that a tool that asks may be called by them; an `admin` sees what
-    the programs of MCP servers write.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    key: str = Field(repr=False, pattern=r"\S")
-    name: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    person: bool = False
-    admin: bool = False
-
-
-Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_several)]
 
 
 UserPath = Annotated[Path, AfterValidator(expanded)]
@@ -132,11 +78,11 @@ class Settings(BaseSettings):
         min_length=1,
         description="Model to load: embedded, a GGUF file, an MLX folder, hf:OWNER/REPO[:QUANT] or scripted:FILE.",
     )
-    alias: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(_pairs)] = Field(
+    alias: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(pairs)] = Field(
         (),
         description="Another name for a model: NAME=MODEL, where NAME may be a glob; in tenuto.toml, also a table.",
     )
-    tool_format: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(_formats)] = Field(
+    tool_format: Annotated[tuple[tuple[str, str], ...], NoDecode, BeforeValidator(formats)] = Field(
         (),
         description="Tool-call format: NAME, or MODEL=NAME, where MODEL may be a glob; default: its template's.",
     )
@@ -160,6 +106,9 @@ class Settings(BaseSettings):
     mmproj: UserPath | None = Field(
         None, description="Projector with which the first model reads images; default: one beside its GGUF file."
     )
+    lora: Annotated[tuple[tuple[str, Adapter], ...], NoDecode, BeforeValidator(adapters)] = Field(
+        (), description="LoRA adapter, a GGUF file: NAME=PATH[@SCALE]; MODEL+NAME is then a model, loaded on request."
+    )
     context: int | None = Field(
         None, ge=256, description="Context length per sequence, in tokens; default: the model's own."
     )
@@ -179,10 +128,16 @@ class Settings(BaseSettings):
     )
     port: int = Field(8420, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     api_key: Names = Field((), repr=False, description="API key that clients must send as a bearer token.")
-    keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(_objects)] = Field(
+    keys: Annotated[tuple[Key, ...], NoDecode, BeforeValidator(objects)] = Field(
         (),
         repr=False,
         description="API key with an identity: {key, name, person, admin}; in tenuto.toml, a table [[keys]].",
+    )
+    public_url: PublicUrl | None = Field(
+        None, description="URL by which clients reach this server, e.g. https://llm.example.org; its host is allowed."
+    )
+    oauth_issuer: Annotated[tuple[IssuerUrl, ...], NoDecode, BeforeValidator(several)] = Field(
+        (), description="Authorization server whose access tokens (JWT) are taken beside API keys; needs public_url."
     )
     allowed_hosts: Names = Field((), description="Host header to accept besides the listening address.")
     allowed_origins: Names = Field(
@@ -213,8 +168,14 @@ class Settings(BaseSettings):
 
     mcp_config: UserPath | None = Field(None, description="JSON file with `mcpServers` whose tools the model may use.")
     prompts: UserPath | None = Field(None, description="Folder of prompts (*.toml) that MCP clients can use.")
-    default_tools: Annotated[Literal["all", "none"] | tuple[str, ...], NoDecode, BeforeValidator(_words)] = Field(
+    default_tools: Annotated[Literal["all", "none"] | tuple[str, ...], NoDecode, BeforeValidator(words)] = Field(
         "all", description="Server tools for requests that do not name any: all, none, or a list."
+    )
+    tool_share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Share of a context for servers' tools; if they take more, the model searches them.",
     )
     agent_permission: Literal["auto", "ask", "deny"] | None = Field(
         None, description="Permission for MCP servers' tools; default: ask, if the client can answer."
@@ -249,12 +210,22 @@ class Settings(BaseSettings):
         described = [each.key for each in self.keys]
         if len(set(described)) < len(described) or not set(described).isdisjoint(self.api_key):
             raise ValueError(f"an API key is given twice ({flag('api_key')}, {flag('keys')})")
-        if self.api_key or described:
+        if self.oauth_issuer and self.public_url is None:
+            raise ValueError(
+                f"{flag('oauth_issuer')} needs {flag('public_url')} ({variable('public_url')}): access tokens must be"
+                " for that URL, or those that were made for other servers would open this one"
+            )
+        if self.api_key or described or self.oauth_issuer:
             return self
         if not is_loopback(self.host):
             raise ValueError(
                 f"listening on {self.host} lets other machines in, so an API key is required: set {flag('api_key')} or"
                 f" {variable('api_key')}, or listen on 127.0.0.1"
+            )
+        if self.public_url is not None and not is_loopback(urlsplit(self.public_url).hostname or ""):
+            raise ValueError(
+                f"{flag('public_url')} ({variable('public_url')}) lets others in, so a key is required: set"
+                f" {flag('api_key')}, {variable('api_key')} or {flag('oauth_issuer')}"
             )
         if "*" in self.allowed_hosts:
             raise ValueError(

@@ -14,6 +14,7 @@ from tenuto.errors import (
 )
 from tenuto.runtime.api.approvals import DecisionBody
 from tenuto.runtime.api.health import StatusAnswer
+from tenuto.runtime.api.inputs import InputBody
 from tenuto.runtime.api.models import LoadBody
 from tenuto.runtime.api.sessions import Fork
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
@@ -21,6 +22,7 @@ from tenuto.runtime.schema.events import EVENTS as EVENT_FORMS
 from tenuto.runtime.schema.events import VERSION
 from tenuto.runtime.schema.mcp_servers import McpServersAnswer
 from tenuto.runtime.schema.models import ModelAnswer, ModelsAnswer
+from tenuto.runtime.schema.questions import InputsAnswer
 from tenuto.runtime.schema.runs import RunAnswer
 from tenuto.runtime.schema.sessions import DeletedAnswer, ImportedAnswer, SessionAnswer, SessionsAnswer
 from tenuto.sessions import ids
@@ -133,6 +135,24 @@ APPROVAL = Doc(
     body=DecisionBody,
     errors=(NotFound, AlreadyDecided, ShuttingDown, StoreFailed),
     example={"decision": "approve"},
+)
+
+INPUTS = Doc(
+    "Runs",
+    "List what MCP servers ask in the middle of calls",
+    InputsAnswer,
+    "The oldest first, at most 100, for the caller's own runs.",
+    errors=(StoreFailed,),
+)
+INPUT = Doc(
+    "Runs",
+    "Answer what an MCP server asks",
+    RunAnswer,
+    "The run then continues on its own; its events are at /v1/runs/{id}/events. Content goes to that server and is not"
+    " kept.",
+    body=InputBody,
+    errors=(NotFound, AlreadyDecided, ShuttingDown, StoreFailed),
+    example={"action": "accept", "content": {"name": "Ann"}},
 )
 
 MCP_SERVERS = Doc(

@@ -10,6 +10,7 @@ from tenuto.runtime.apart.pool import Pool
 from tenuto.runtime.api import operations
 from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.health import HealthApi, gauges, server_gauges
+from tenuto.runtime.api.inputs import InputsApi
 from tenuto.runtime.api.mcp_servers import McpServersApi, Source
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.runs import RunsApi
@@ -44,6 +45,7 @@ def routes(of: OwnApi) -> list[Route]:
     health = HealthApi(of.runner, of.metrics, of.stall_s)
     servers = McpServersApi(of.mcp_servers, of.runner.registry)
     approvals = ApprovalsApi(of.runner)
+    inputs = InputsApi(of.runner)
     return [
         DocumentedRoute("/v1/models", models.index, operations.MODELS),
         DocumentedRoute("/v1/models/{id:path}/load", models.load, operations.LOAD, methods=["POST"]),
@@ -58,6 +60,8 @@ def routes(of: OwnApi) -> list[Route]:
         DocumentedRoute("/v1/runs/{id}/cancel", runs.cancel, operations.CANCEL, methods=["POST"]),
         DocumentedRoute("/v1/runs/{id}/events", runs.events, operations.EVENTS),
         DocumentedRoute("/v1/agent/approvals/{id}", approvals.decide, operations.APPROVAL, methods=["POST"]),
+        DocumentedRoute("/v1/agent/inputs", inputs.index, operations.INPUTS),
+        DocumentedRoute("/v1/agent/inputs/{id}", inputs.answer, operations.INPUT, methods=["POST"]),
         DocumentedRoute("/v1/mcp/servers", servers.index, operations.MCP_SERVERS),
         DocumentedRoute("/health", health.health, operations.HEALTH),
         DocumentedRoute("/ready", health.ready, operations.READY),

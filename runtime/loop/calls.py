@@ -4,18 +4,21 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
 from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.runtime.loop.events import ToolCalling, ToolReturned, ToolStatus
+from tenuto.runtime.loop.held_calls import HeldCall, HeldCalls
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_tools import RunTools
 from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import ToolCall, ToolResultItem
 from tenuto.sessions.records import CallStatus
+from tenuto.tools.asking import Ask, Resumed
 from tenuto.tools.spec import CallContext, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -33,20 +36,24 @@ class CallRunner:
     session_uid: str
     tools: RunTools
     commit: Commit
+    held: HeldCalls
     deadline: float
     """On anyio's clock: when the run's time is over."""
     clock: Callable[[], float]
     """Seconds since the epoch."""
 
     async def make(self, calls: Sequence[PendingCall]) -> None:
-        """Make calls concurrently. Their starts are committed before any is made, each result as it comes.
+        """Make calls concurrently, or go on with those that have asked. Their starts are committed before any is made,
+        each result as it comes. One that asks a person has no result, but `asks`.
 
         On cancellation the calls under way are cancelled at their servers; what has finished is kept.
         """
         now = self.clock()
-        started = [replace(pending.record, status=CallStatus.STARTED, started_at=now) for pending in calls]
-        await self.commit(*map(SaveCall, started))
-        for pending, record in zip(calls, started, strict=True):
+        begins = [pending for pending in calls if not self.goes_on(pending)]
+        started = [replace(pending.record, status=CallStatus.STARTED, started_at=now) for pending in begins]
+        if started:
+            await self.commit(*map(SaveCall, started))
+        for pending, record in zip(begins, started, strict=True):
             pending.record = record
         try:
             async with anyio.create_task_group() as group:
@@ -56,6 +63,10 @@ class CallRunner:
                     group.start_soon(self._make, pending)
         except BaseExceptionGroup as several:  # a result that could not be kept; the other calls were cancelled
             raise several.exceptions[0] from None
+
+    def goes_on(self, pending: PendingCall) -> bool:
+        """Whether a call has begun in an earlier leg, and goes on in this one."""
+        return self.held.of(self.run.id, pending.call.id) is not None or pending.resumed is not None
 
     async def settle(self, pending: PendingCall, result: ToolResultItem, status: ToolStatus) -> None:
         """Commit a result and tell it."""
@@ -71,13 +82,19 @@ class CallRunner:
         await self.settle(pending, stand_in(pending.call, reason), ToolStatus.DENIED)
 
     async def _make(self, pending: PendingCall) -> None:
-        call = pending.call
+        call, held = pending.call, self._held(pending)
         try:
-            arguments = _arguments(call.arguments)
-        except (ValueError, RecursionError) as error:
-            result = ToolResult(f"Error: the arguments of {call.name} are not a JSON object: {error}", is_error=True)
-        else:
-            result = await self._ask(call, arguments)
+            await held.settled()
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await held.cancel()
+            self.held.forget(held)
+            raise
+        if held.asks and held.question is not None:
+            pending.asks = held.pause_id, held.question
+            return
+        self.held.forget(held)
+        result = held.result or ToolResult(f"Error: the call of {call.name} was cancelled", is_error=True)
         item = ToolResultItem(
             call.id,
             call.name,
@@ -90,9 +107,30 @@ class CallRunner:
         with anyio.CancelScope(shield=True):  # what a tool has answered is kept, even if the run is being cancelled
             await self.settle(pending, item, ToolStatus.FAILED if result.is_error else ToolStatus.COMPLETED)
 
-    async def _ask(self, call: ToolCall, arguments: dict[str, Any]) -> ToolResult:
+    def _held(self, pending: PendingCall) -> HeldCall:
+        """The call in its own task: begun now, or the one that has asked, with its answer."""
+        call, answered, resumed = pending.call, pending.answered, pending.resumed
+        pending.asks = pending.answered = None
+        held = self.held.of(self.run.id, call.id)
+        if held is None:
+            make = partial(self._call, call, resumed)
+            return self.held.begin(self.run.id, call.id, self.run.record.principal, make)
+        if answered is not None and held.pause_id == answered[0].id:
+            held.reply(answered[1])
+        return held
+
+    async def _call(self, call: ToolCall, resumed: Resumed | None, ask: Ask) -> ToolResult:
+        try:
+            arguments = _arguments(call.arguments)
+        except (ValueError, RecursionError) as error:
+            return ToolResult(f"Error: the arguments of {call.name} are not a JSON object: {error}", is_error=True)
         context = CallContext(
-            principal=self.run.record.principal, session=self.session_uid, run=self.run.id, call=call.id
+            principal=self.run.record.principal,
+            session=self.session_uid,
+            run=self.run.id,
+            call=call.id,
+            ask=ask,
+            resumed=resumed,
         )
         left = max(self.deadline - anyio.current_time(), 0.0)
         try:

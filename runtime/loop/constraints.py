@@ -1,6 +1,6 @@
 """Whether a model can be held to what a request asks for: found out before anything of a session changes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import anyio
@@ -11,7 +11,7 @@ from tenuto.pipelines.base import Codec, GrammarSource, ToolChoice
 from tenuto.runtime.loop.options import RunOptions, Unenforced
 from tenuto.runtime.loop.prefill import Prefill
 from tenuto.runtime.loop.requests import ResponseFormat
-from tenuto.sessions.items import JsonObject
+from tenuto.sessions.items import JsonObject, ToolSpec
 
 
 def check_bias(codec: Codec, sampling: Sampling) -> None:
@@ -34,6 +34,16 @@ async def constrained(codec: Codec, options: RunOptions, response: ResponseForma
         if known is not None:
             return replace(options, unenforced=_of_tools(known))
     return await anyio.to_thread.run_sync(_constrain, codec, options, response)
+
+
+async def prepare(codec: Codec, options: RunOptions, choice: ToolChoice, found: Sequence[ToolSpec]) -> None:
+    """Compile in a thread what a round of that choice will need that may call what searches have found."""
+    if found and choice is not ToolChoice.NONE:
+        await anyio.to_thread.run_sync(_compile, codec, options, choice, found)
+
+
+def _compile(codec: Codec, options: RunOptions, choice: ToolChoice, found: Sequence[ToolSpec]) -> None:
+    codec.grammar(options.callable(choice, found), choice, parallel=options.parallel, answer=options.answer)
 
 
 def _at_hand(codec: Codec, options: RunOptions) -> Iterable[str] | None:

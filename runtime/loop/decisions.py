@@ -15,7 +15,7 @@ from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.unfinished import at_begin
 from tenuto.sessions.changes import BeginLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.records import LegRecord, PauseRecord, PauseStatus
+from tenuto.sessions.records import LegRecord, PauseReason, PauseRecord, PauseStatus
 from tenuto.sessions.session import Session
 from tenuto.tools.host.requested import Requested
 
@@ -52,39 +52,47 @@ async def decide(
         Conflict: the call cannot be made, since its server came with a request and is not known any more.
         RunUnreadable: another version of tenuto asked, and this one cannot go on with the run.
     """
-    pause = await _open_pause(services, runs, run, session, pause_id)
+    pause = await open_pause(services, runs, run, session, pause_id)
     tools = RunTools(services, run, requested)
     if (missing := tools.missing(pause.tool)) is not None and decision.approve:  # what cannot go on is not decided
         raise Conflict(
             f"{pause.tool} cannot be called: {missing}. Answer with a request that brings the server again, as"
             " /v1/responses takes it, or deny the call"
         )
-    calls = await runs.calls(run, session)
-    now = services.clock()
     draft = Draft(session)
     draft.save()
     if decision.approve and decision.remember:
         draft.ahead.approved |= {tools.remembered_as(pause.tool)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
-    record = advanced(run.record, RunTrigger.DECIDE, now)
-    answered = pause.ended(status, now, decision.message, remember=decision.remember)
-    leg_id = run.leg.answer.leg_id if keep_as is None else pause_id.removeprefix(PAUSE)
+    answered = pause.ended(status, services.clock(), decision.message, remember=decision.remember)
+    admitted = await go_on(services, runs, run, draft, answered, keep_as)
+    if requested is not None:
+        services.requested.give(requested, run.id)
+    take(admitted.calls, answered)
+    return admitted
+
+
+async def go_on(
+    services: Services, runs: Runs, run: Run, draft: Draft, ended: PauseRecord, keep_as: KeepAs | None = None
+) -> Admitted:
+    """Commit that what a run has asked is over; with what the run goes on then."""
+    session = draft.session
+    calls = await runs.calls(run, session)
+    record = advanced(run.record, RunTrigger.DECIDE, services.clock())
+    leg_id = run.leg.answer.leg_id if keep_as is None else ended.id.removeprefix(PAUSE)
     leg = _leg(services, run, session, leg_id, keep_as) if session.stored else None
     begun = [] if leg is None else [BeginLeg(leg)]
     with runs.unsettling(run):
-        await services.directory.commit(draft, SavePause(answered), SaveRun(record), *begun)
+        await services.directory.commit(draft, SavePause(ended), SaveRun(record), *begun)
     run.record, run.pending = record, []
-    if requested is not None:
-        services.requested.give(requested, run.id)
-    runs.end_pause(run, status)
-    take(calls, answered)
+    runs.end_pause(run, ended.status)
     return Admitted(run, calls, leg_id, leg=leg, is_detached=keep_as is not None and keep_as.is_detached)
 
 
 def take(calls: Sequence[PendingCall], pause: PauseRecord) -> None:
     """Let the call in question be approved or denied, as a person has said."""
     for pending in calls:
-        if pending.call.id == pause.call_id:
+        if pending.call.id == pause.call_id and pause.reason is PauseReason.APPROVAL:
             pending.approved = pause.status is PauseStatus.APPROVED
             denied = pause.status is PauseStatus.DENIED
             pending.denial = " ".join(filter(None, (DENIED, pause.message))) if denied else None
@@ -109,12 +117,14 @@ def _leg(services: Services, run: Run, session: Session, id: str, keep_as: KeepA
     )
 
 
-async def _open_pause(services: Services, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:
+async def open_pause(services: Services, runs: Runs, run: Run, session: Session, pause_id: str) -> PauseRecord:
+    """What a run asks, which is to be answered now. Raises AlreadyDecided."""
     pause = await runs.pause(pause_id)
+    what = "question" if pause is not None and pause.reason is PauseReason.INPUT else "approval"
     if pause is None or pause.status is not PauseStatus.OPEN or not possible(run.record.status, RunTrigger.DECIDE):
         state = "over" if pause is None else pause.status.value
-        raise AlreadyDecided(f"the approval {pause_id} is already {state}")
+        raise AlreadyDecided(f"the {what} {pause_id} is already {state}")
     if pause.expires_at <= services.clock():
         await runs.close(run, session, RunTrigger.EXPIRE)
-        raise AlreadyDecided(f"the approval {pause_id} has expired")
+        raise AlreadyDecided(f"the {what} {pause_id} has expired")
     return pause

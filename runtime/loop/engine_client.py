@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tenuto.errors import GenerationFailed
 from tenuto.pipelines.images import Piece
 from tenuto.runtime.engine.messages import (
+    THE_SERVER,
     EmbeddingEvent,
     EngineStatus,
     Event,
@@ -59,7 +60,7 @@ class EngineClient:
     """Begins an engine and speaks with it. Event-loop thread only; made inside a running loop, freed by `stop`.
 
     Whoever opens a round for a request reserves its place first, so that what is refused is refused before anything
-    has changed. `meter` is told what each round has cost, also where nobody reads it to its end.
+    has changed. `meter` is told what each round of a client has cost, also where nobody reads it to its end.
     """
 
     def __init__(
@@ -214,7 +215,8 @@ class EngineClient:
         """A round is over: its place is free."""
         del self._rounds[last.sequence]
         self._places.remove(last.sequence)
-        self._meter(last.usage)
+        if opened.command.principal != THE_SERVER:
+            self._meter(last.usage)
         opened.close(last)
 
     def _end(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenuto.runtime.engine.messages import RoundUsage as RoundUsage  # a part of this vocabulary
 from tenuto.sessions.items import ToolCall
+from tenuto.sessions.questions import Question
 from tenuto.sessions.records import PauseReason, RunStatus
 
 
@@ -120,6 +121,8 @@ class RunPaused:
     calls: tuple[ToolCall, ...]
     expires_at: float
     pause_id: str | None = None
+    question: Question | None = None
+    """What is asked, for `input`."""
 
 
 @dataclass(frozen=True, slots=True)

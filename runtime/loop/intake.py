@@ -24,7 +24,7 @@ from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_states import RunTrigger, advanced
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
-from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, without_default_tools
+from tenuto.runtime.loop.turn_options import Defaults, TurnOptions, held, without_default_tools
 from tenuto.runtime.loop.unfinished import at_begin
 from tenuto.runtime.loop.waiting import waiting_run
 from tenuto.sessions.changes import BeginLeg, Beside, Change, SaveCall, SaveRun
@@ -125,7 +125,7 @@ class Intake:
         else:
             turn.expect_stored_as(found.session)
         session, splice = found.session, self._splice(turn, found)
-        options = await self._options.of(turn, model, session)
+        options = await held(model, await self._options.of(turn, model, session), turn)
         check_length(model.codec, (item.text for item in splice.new), model.context)
         await check_images(model.codec, splice.new)
         draft = Draft(session)
@@ -202,7 +202,7 @@ class Intake:
         options = await self._options.of(turn, model, session, miss_reason)
         check_length(model.codec, (item.text for item in new), model.context)
         await check_images(model.codec, new)
-        options = await constrained(options.codec_of(model.codec), options, turn.response)
+        options = await held(model, options, turn)
         ended = None if superseded is None else await self._runs.closing(superseded, draft, RunTrigger.SUPERSEDE)
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
@@ -309,7 +309,8 @@ async def _read(turn: Turn, model: Model, options: RunOptions, draft: Draft) -> 
     session, keep, items = draft.session, draft.kept, draft.items
     codec, begun = options.codec_of(model.codec), None if options.prefill is None else options.prefill.item
     whole = await read(codec, options.tools, session.ledgers, keep, items, begun)
-    bare = without_default_tools(options, turn) if whole.total >= model.context else None
+    too_long = "the conversation does not fit the context with the server's {} default tools"
+    bare = without_default_tools(options, turn, too_long) if whole.total >= model.context else None
     if bare is not None:
         options, whole = bare, await read(codec, (), session.ledgers, keep, items, begun)
     if whole.total >= model.context:

@@ -74,7 +74,7 @@ class Leg:
 
     def __post_init__(self) -> None:
         self._kept = LegCommits(self.services, self.run, self.session, self.progress)
-        self._tools = RunTools(self.services, self.run)
+        self._tools = RunTools(self.services, self.run, session=self.session)
         self._starter = RoundStarter(self.services, self.run, self.session, self.model)
 
     async def drive(self) -> None:
@@ -136,6 +136,8 @@ class Leg:
         """Let the model say at most so many tokens after a prompt. A round that goes on after a crash is kept so that
         it can, before any of its tokens."""
         said, self.said = self.said, None
+        is_last = self.progress.last_round is not None
+        await self._starter.prepare(self._tools.found(self._kept.draft.items), is_last=is_last)
         if said is None and self.run.leg.is_recoverable:
             before = prompt.computed_before if self.run.rounds else self.run.computed_before
             weights = weights_of(self.model)
@@ -145,7 +147,8 @@ class Leg:
 
     def _begin(self, prompt: Prompt, tokens: int, said: Said) -> tuple[OpenRound, RoundReader]:
         is_last = self.progress.last_round is not None
-        opened, reader = self._starter.begin(prompt, tokens, self.place, is_last=is_last, said=said)
+        found = self._tools.found(self._kept.draft.items)
+        opened, reader = self._starter.begin(prompt, tokens, self.place, is_last=is_last, found=found, said=said)
         self._opened, self._reader = opened, reader
         self.run.leg.open = reader.sampled
         return opened, reader
@@ -215,16 +218,15 @@ class Leg:
         """Bring the calls of the last round to their results. False where the run waits or has ended."""
         if not self.calls:
             return True
+        of, services = self.run, self.services
         runner = CallRunner(
-            self.run,
-            self.session.uid,
-            self._tools,
-            self._kept.commit,
-            self._deadline,
-            self.services.clock,
+            of, self.session.uid, self._tools, self._kept.commit, services.held, self._deadline, services.clock
         )
         waiting = [call for call in self.calls if call.record.status is not CallStatus.FINISHED and call.call.server]
         ask = await self._make_or_refuse(runner, waiting)
+        if (asking := next((call for call in waiting if call.asks is not None), None)) is not None:
+            await self._kept.pause_for_input(asking, self.calls)
+            return False
         if ask is not None:
             await self._kept.pause_for_approval(ask, self.calls)
             return False
@@ -250,6 +252,9 @@ class Leg:
         for pending in waiting:
             if pending.denial is not None:
                 await runner.deny(pending, pending.denial)
+                continue
+            if runner.goes_on(pending):
+                ready.append(pending)
                 continue
             if pending.was_lost:
                 await runner.settle(pending, stand_in(pending.call, LOST), ToolStatus.FAILED)

@@ -6,6 +6,7 @@ and the calls that it begins, (c) each result, (d) the pause and (e) the end.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -78,13 +79,17 @@ class LegCommits:
 
     async def pause_for_approval(self, pending: PendingCall, calls: Sequence[PendingCall]) -> None:
         """Wait for a person to decide about a call."""
+        record = self._asked(pending, PauseReason.APPROVAL, f"appr_{uuid4().hex[:24]}")
+        await self._pause_for_person(record, pending, calls)
+
+    def _asked(self, pending: PendingCall, reason: PauseReason, id: str) -> PauseRecord:
         now, run = self._services.clock(), self._run
-        record = PauseRecord(
-            id=f"appr_{uuid4().hex[:24]}",
+        return PauseRecord(
+            id=id,
             run_id=run.id,
             session_uid=self._session.uid,
             principal=run.record.principal,
-            reason=PauseReason.APPROVAL,
+            reason=reason,
             call_id=pending.call.id,
             tool=pending.call.name,
             arguments=pending.call.arguments,
@@ -92,11 +97,18 @@ class LegCommits:
             created_at=now,
             expires_at=now + self._services.expiries.approval_s,
         )
-        event = RunPaused(
-            PauseReason.APPROVAL, pending.record.round, (pending.call,), record.expires_at, pause_id=record.id
-        )
+
+    async def _pause_for_person(self, record: PauseRecord, pending: PendingCall, calls: Sequence[PendingCall]) -> None:
+        asked = (pending.call,)
+        event = RunPaused(record.reason, pending.record.round, asked, record.expires_at, record.id, record.question)
         await self._pause(event, calls, SavePause(record))
-        run.pause = record
+        self._run.pause = record
+
+    async def pause_for_input(self, pending: PendingCall, calls: Sequence[PendingCall]) -> None:
+        """Wait for a person to answer what a call asks."""
+        assert pending.asks is not None
+        record = replace(self._asked(pending, PauseReason.INPUT, pending.asks[0]), question=pending.asks[1])
+        await self._pause_for_person(record, pending, calls)
 
     async def pause_for_client(self, missing: Sequence[PendingCall], calls: Sequence[PendingCall]) -> None:
         """Wait for the client to bring the results of its own calls."""

@@ -1,5 +1,6 @@
 """What a run is held to, in a form that is stored with it, so that it can go on after a restart."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -48,6 +49,8 @@ class RunOptions:
     allowed: tuple[str, ...] | None = None
     asks: tuple[str, ...] = ()
     """The tools that need a person's word because the request says so."""
+    deferred: tuple[str, ...] = ()
+    """The servers whose tools are searched for, but for those among `tools`."""
     requested: tuple[tuple[str, str], ...] = ()
     """The tools of servers that the request has brought by their URLs, and for each what names where that is."""
     answer: JsonObject | None = None
@@ -61,11 +64,11 @@ class RunOptions:
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
 
-    def callable(self, choice: ToolChoice) -> tuple[ToolSpec, ...]:
-        """The tools that may be called where that is the choice."""
+    def callable(self, choice: ToolChoice, found: Sequence[ToolSpec] = ()) -> tuple[ToolSpec, ...]:
+        """The tools that may be called where that is the choice, among them what searches have `found`."""
         if choice is ToolChoice.REQUIRED and self.only is not None:
             return tuple(tool for tool in self.tools if tool.name == self.only)
-        return tuple(tool for tool in self.tools if self.allowed is None or tool.name in self.allowed)
+        return tuple(tool for tool in (*self.tools, *found) if self.allowed is None or tool.name in self.allowed)
 
     def prefill_of(self, round: int) -> Prefill | None:
         """What the client has written of the round of that number."""
@@ -124,6 +127,7 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
             tools=before.tools,
             client_tools=before.client_tools,
             asks=before.asks,
+            deferred=before.deferred,
             requested=before.requested,
         )
         if turn.tools.allowed is None:

@@ -2,14 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenuto.runtime.loop.events import StopReason
 from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem, item_from_json, item_to_json
-from tenuto.sessions.records import CallRecord, CallStatus
+from tenuto.sessions.questions import Question
+from tenuto.sessions.records import CallRecord, CallStatus, PauseRecord
 from tenuto.sessions.rounds import outstanding
+from tenuto.tools.asking import Reply, Resumed
 
 _NAME_DIGITS = 32
 
@@ -25,6 +27,19 @@ class PendingCall:
     record: CallRecord
     approved: bool = False
     denial: str | None = None
+    asks: tuple[str, Question] | None = None
+    """What it asks a person now, and the id of that."""
+    answered: tuple[PauseRecord, Reply] | None = None
+    """What a person has answered it."""
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """With what it is made again where the call that asked has ended with its process."""
+        if self.answered is None:
+            return None
+        pause, reply = self.answered
+        state = None if pause.question is None else pause.question.resume
+        return None if state is None else Resumed(state, reply)
 
     @property
     def was_lost(self) -> bool:
@@ -70,6 +85,27 @@ def pending_calls(run_id: str, round: int, item: AssistantItem, repeatable: Call
         )
         for position, call in enumerate(item.calls)
     ]
+
+
+def last_calls(items: Sequence[Item]) -> tuple[ToolCall, ...]:
+    """The calls of a session's last round, where they have not all been answered."""
+    for item in reversed(items):
+        if isinstance(item, AssistantItem):
+            return item.calls if outstanding(items) else ()
+        if not isinstance(item, ToolResultItem):
+            return ()
+    return ()
+
+
+def pending_of(
+    run_id: str, round: int, call: ToolCall, position: int, records: Mapping[str, CallRecord]
+) -> PendingCall:
+    """A call as it is kept; one that has no record yet has not been made."""
+    record = records.get(call.id)
+    if record is None:
+        status = CallStatus.WAITING
+        record = CallRecord(run_id, call.id, round, position, call.name, call.arguments, call.server, status)
+    return PendingCall(call, record)
 
 
 def finished(pending: PendingCall, result: ToolResultItem, now: float) -> CallRecord:

@@ -18,9 +18,10 @@ from tenuto.runtime.loop.run import Run
 from tenuto.sessions.items import Item
 from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.principal import Principal
-from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.records import PauseRecord, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
+from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import ToolResult
@@ -125,6 +126,18 @@ class LoopPort(Protocol):
             Conflict: it approves a call whose server came with a request, and is not known any more.
         """
 
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
+        """Answer what a server asks in the middle of a call; its run goes on.
+
+        Raises:
+            NotFound: there is no such question.
+            InvalidRequest: the answer does not fit; the question stays open.
+            AlreadyDecided: it has been answered, has expired, or its run has ended.
+        """
+
+    async def questions(self, principal: Principal) -> list[PauseRecord]:
+        """What the principal's runs ask a person, the oldest first."""
+
     # Legs whose clients can ask for them again: those of turns and decisions with `keep_as`.
 
     async def leg(self, principal: Principal, id: str) -> Follower | PastLeg:
@@ -145,6 +158,9 @@ class LoopPort(Protocol):
         self, principal: Principal, *, implicit: bool, limit: int, after: str | None
     ) -> list[SessionSummary]:
         """The principal's stored sessions, newest first."""
+
+    async def run_ids(self, principal: Principal, session_id: str, *, limit: int) -> list[str]:
+        """The ids of a session's stored runs, the newest first. Raises NotFound."""
 
     async def fork_session(self, principal: Principal, id: str, at: int | None, new_id: str | None) -> Session:
         """A session of its own over completed items. Raises NotFound, InvalidRequest, Conflict."""

@@ -32,15 +32,17 @@ from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.sessions import Sessions
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.runtime.loop.turns import Turns
+from tenuto.runtime.loop.withdrawals import Withdrawals
 from tenuto.sessions import transfer
 from tenuto.sessions.ids import new_call_id
 from tenuto.sessions.items import Item
 from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.principal import Principal
-from tenuto.sessions.records import SessionSummary
+from tenuto.sessions.records import PauseRecord, SessionSummary
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Permission
+from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.spec import CallContext, ToolResult
 
@@ -82,12 +84,13 @@ class Runner(LoopPort):
         self._kept = KeptLegs(services, runs, self._owners)
         self._conversations = Conversations(services, runs, self._owners, self._sessions)
         self._turns = Turns(services, runs, self._owners, self._sessions, self._legs, self._kept, self._defaults, group)
+        self.watchers.append(Withdrawals(services, runs, self._turns, group).look_at)
         try:
             await Recovery(services, runs, self._owners, self._sessions, self._legs).recover()
         except BaseException as error:
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
-        self._group.start_soon(self._keep_house)
+        group.start_soon(self._keep_house)
         return self
 
     async def __aexit__(
@@ -106,16 +109,15 @@ class Runner(LoopPort):
         self._legs.is_closed = True
         with anyio.move_on_after(timeout_s):
             await self._rest()
+        self._legs.interrupt()
+        self._raw.close()
+        self._embeddings.close()
         with anyio.move_on_after(INTERRUPT_S):
-            self._legs.interrupt()
-            self._raw.close()
-            self._embeddings.close()
             await self._rest()
 
     async def _rest(self) -> None:
-        await self._legs.rest()
-        await self._raw.rest()
-        await self._embeddings.rest()
+        for part in (self._legs, self._raw, self._embeddings):
+            await part.rest()
 
     def health(self) -> LoopHealth:
         """How the loop and the engines do now."""
@@ -153,9 +155,17 @@ class Runner(LoopPort):
         requested: Requested | None = None,
     ) -> Run:
         """Answer an approval; its run goes on."""
-        decision = Decision(approve, message, remember)
-        decide = partial(self._turns.decide, principal, pause_id, decision, keep_as, requested)
+        said = Decision(approve, message, remember)
+        decide = partial(self._turns.decide, principal, pause_id, said, keep_as, requested)
         return await self.models.with_loaded(decide, principal.id)
+
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
+        """Answer a question; its run goes on."""
+        return await self.models.with_loaded(partial(self._turns.answer, principal, pause_id, reply), principal.id)
+
+    async def questions(self, principal: Principal) -> list[PauseRecord]:
+        """What the principal's runs ask a person."""
+        return await self._runs.questions(principal.id)
 
     def complete(self, request: RawRequest) -> RawRun:
         """Begin a raw completion, which whoever reads it must read to its end or close."""
@@ -227,8 +237,7 @@ class Runner(LoopPort):
 
     async def keep_imported(self, session: Session) -> tuple[Session, list[DroppedLedger]]:
         """Put what `transfer.restore` made in the place of the session of that id."""
-        codecs = [model.codec for model in self.models.list()]
-        dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, codecs)
+        dropped = await anyio.to_thread.run_sync(drop_unbelieved, session, [one.codec for one in self.models.list()])
         await self._sessions.install(session)
         return session, dropped
 
@@ -237,6 +246,10 @@ class Runner(LoopPort):
     ) -> list[SessionSummary]:
         """The principal's stored sessions, newest first."""
         return await self.directory.list(principal.id, implicit, limit=limit, after=after)
+
+    async def run_ids(self, principal: Principal, session_id: str, *, limit: int) -> list[str]:
+        """The ids of a session's stored runs, the newest first."""
+        return await self._store.run_ids((await self.session(principal, session_id)).uid, limit)
 
     # Conversations.
 

@@ -1,7 +1,7 @@
 """The runs of this process: one object for each, found in memory or read from the store, and closed while they wait."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -10,7 +10,7 @@ from tenuto.errors import CommitUnsettled, ModelNotLoaded, NotFound, RunUnreadab
 from tenuto.runtime.loop.events import RunDone, RunEvent, RunPaused, StopReason
 from tenuto.runtime.loop.ledgers import fingerprint
 from tenuto.runtime.loop.owners import Key
-from tenuto.runtime.loop.pending import PendingCall, closing, results_of
+from tenuto.runtime.loop.pending import PendingCall, closing, last_calls, pending_of, results_of
 from tenuto.runtime.loop.recent import Recent
 from tenuto.runtime.loop.room import fit_all
 from tenuto.runtime.loop.run import Run
@@ -19,10 +19,9 @@ from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.variables import with_variables
 from tenuto.sessions.changes import EndLeg, SavePause, SaveRun
 from tenuto.sessions.draft import Draft
-from tenuto.sessions.items import AssistantItem, Item, ToolCall, ToolResultItem
+from tenuto.sessions.items import ToolCall, ToolResultItem
 from tenuto.sessions.locks import Locks
 from tenuto.sessions.records import (
-    CallRecord,
     CallStatus,
     LegEnd,
     PauseReason,
@@ -36,6 +35,8 @@ from tenuto.sessions.session import Session
 
 logger = logging.getLogger(__name__)
 
+MOST_LISTED = 100
+"""Questions in one listing."""
 DUE = 0.0
 """The deadline of a run that is to be closed as soon as that can be."""
 
@@ -96,6 +97,7 @@ class Runs:
             self._services.requested.rest(run.id)
         else:
             self._services.requested.forget(run.id)
+            self._services.held.drop(run.id)
         if run.is_in_doubt:
             self._doubt(run)
             return
@@ -129,6 +131,7 @@ class Runs:
         """Do not try any more to close a run."""
         self.deadlines.pop(run_id, None)
         self._unkept.pop(run_id, None)
+        self._services.held.drop(run_id)
 
     @contextmanager
     def unsettling(self, *runs: Run) -> Iterator[None]:
@@ -183,11 +186,11 @@ class Runs:
         """The calls of the run's last round, while they wait for results."""
         if run.pending:
             return run.pending
-        waiting = _last_calls(session.items)
+        waiting = last_calls(session.items)
         if not waiting:
             return []
         records = {record.call_id: record for record in await self._store.calls(run.id)}
-        return [_pending(run, call, position, records) for position, call in enumerate(waiting)]
+        return [pending_of(run.id, len(run.rounds), call, position, records) for position, call in enumerate(waiting)]
 
     async def pause(self, pause_id: str) -> PauseRecord | None:
         """An approval or question by its id."""
@@ -195,6 +198,20 @@ class Runs:
             return asked_by.past_pauses[pause_id]
         asked = (run.pause for run in self._open.values() if run.pause is not None and run.pause.id == pause_id)
         return next(asked, None) or await self._store.pause(pause_id)
+
+    async def questions(self, principal: str, most: int = MOST_LISTED) -> list[PauseRecord]:
+        """What the runs of a principal ask a person, the oldest first."""
+        here = [run.pause for run in self._open.values() if not run.stored and run.pause is not None]
+        own = [one for one in here if one.principal == principal and one.reason is PauseReason.INPUT]
+        kept = await self._store.open_questions(principal, most)
+        return sorted([*own, *kept], key=lambda one: one.created_at)[:most]
+
+    async def asked(self, run: Run) -> PauseRecord | None:
+        """What a run that waits asks a person."""
+        if run.pause is not None:
+            return run.pause
+        kept = await self._store.run_pauses(run.id)
+        return next((pause for pause in kept if pause.status is PauseStatus.OPEN), None)
 
     def end_pause(self, run: Run, status: PauseStatus) -> None:
         """What a run asked is over, and that is committed."""
@@ -295,7 +312,10 @@ class Runs:
         shown = [call for call in records if pause is None or call.call_id == pause.call_id]
         calls = tuple(ToolCall(call.call_id, call.name, call.arguments, call.server) for call in shown)
         round = records[0].round if records else 0
-        return RunPaused(record.reason, round, calls, record.expires_at or 0.0, None if pause is None else pause.id)
+        expires_at = record.expires_at or 0.0
+        if pause is None:
+            return RunPaused(record.reason, round, calls, expires_at)
+        return RunPaused(record.reason, round, calls, expires_at, pause.id, pause.question)
 
 
 def _end_of_leg(run: Run, record: RunRecord, until: int) -> LegEnd:
@@ -324,21 +344,3 @@ def _ended(expired: bool) -> PauseStatus:
 
 def _key(run: Run) -> Key:
     return (run.record.principal, run.session_id)
-
-
-def _last_calls(items: Sequence[Item]) -> tuple[ToolCall, ...]:
-    for item in reversed(items):
-        if isinstance(item, AssistantItem):
-            return item.calls if outstanding(items) else ()
-        if not isinstance(item, ToolResultItem):
-            return ()
-    return ()
-
-
-def _pending(run: Run, call: ToolCall, position: int, records: dict[str, CallRecord]) -> PendingCall:
-    record = records.get(call.id)
-    if record is None:
-        record = CallRecord(
-            run.id, call.id, len(run.rounds), position, call.name, call.arguments, call.server, CallStatus.WAITING
-        )
-    return PendingCall(call, record)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from tenuto.runtime.loop.held_calls import HeldCalls
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.policy import Policy
 from tenuto.runtime.loop.sharing import SharedPrefixes
@@ -39,3 +40,4 @@ class Services:
     """Seconds since the epoch."""
     shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
     requested: RequestedServers = field(default_factory=partial(RequestedServers, Egress.OFF))
+    held: HeldCalls = field(default_factory=HeldCalls)

@@ -24,6 +24,7 @@ from tenuto.runtime.loop.events import (
     ToolReturned,
 )
 from tenuto.sessions.items import ToolCall
+from tenuto.sessions.questions import Question
 from tenuto.sessions.records import PauseReason, RunStatus
 
 _PIECES: dict[str, type[TextAdded | ReasoningAdded]] = {"text": TextAdded, "reasoning": ReasoningAdded}
@@ -69,7 +70,8 @@ def _entry(event: RunEvent) -> list[Any]:
             return ["round", event.round, usage_to_keep(event.usage)]
         case RunPaused():
             calls = [_call(call) for call in event.calls]
-            return ["paused", event.reason.value, event.round, calls, event.expires_at, event.pause_id]
+            question = [] if event.question is None else [event.question.told()]
+            return ["paused", event.reason.value, event.round, calls, event.expires_at, event.pause_id, *question]
         case RunDone():
             return ["done", event.status.value, str(event.stop_reason), event.error, event.error_code]
         case _:
@@ -104,8 +106,9 @@ def _event(kind: str, values: Sequence[Any]) -> RunEvent:
         case "round":
             return RoundEnded(values[0], usage_from_json(values[1]))
         case "paused":
-            reason, round, calls, expires_at, pause_id = values
-            return RunPaused(PauseReason(reason), round, tuple(ToolCall(*call) for call in calls), expires_at, pause_id)
+            reason, round, calls, expires_at, pause_id, *question = values
+            asked = tuple(ToolCall(*call) for call in calls)
+            return RunPaused(PauseReason(reason), round, asked, expires_at, pause_id, *map(Question.load, question))
         case "done":
             return RunDone(RunStatus(values[0]), *values[1:])
         case _:

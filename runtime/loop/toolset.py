@@ -7,9 +7,11 @@ from typing import Literal
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop.requests import ToolSelection
+from tenuto.runtime.loop.tool_search import search_tool, server_of
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.tool_limits import expect_within
 from tenuto.tools.host.requested import Requested
+from tenuto.tools.names import TOOL_SEARCH
 
 DefaultTools = Literal["all", "none"] | tuple[str, ...]
 
@@ -22,8 +24,14 @@ class Toolset:
     client: frozenset[str]
 
 
-def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: Sequence[ToolSpec]) -> Toolset:
-    """Choose by what the request says; where it says nothing, the server's `default` ones.
+def select(
+    selection: ToolSelection,
+    server_tools: Sequence[ToolSpec],
+    default: Sequence[ToolSpec],
+    deferred: Sequence[str] = (),
+) -> Toolset:
+    """Choose by what the request says; where it says nothing, the server's `default` ones. In the place of the tools of
+    `deferred` servers there is one that searches them.
 
     Raises:
         InvalidRequest: two tools have one name, a label or name is not known, or the choice cannot be met.
@@ -37,7 +45,13 @@ def select(selection: ToolSelection, server_tools: Sequence[ToolSpec], default: 
         if tool.name in client:
             raise InvalidRequest(f"the tool {tool.name!r} is given twice", "tools")
         client.add(tool.name)
-    tools = (*servers, *selection.client)
+    away = frozenset(deferred)
+    shown: list[ToolSpec] = []
+    searched: list[ToolSpec] = []
+    for tool in servers:
+        is_searched = server_of(tool.name) in away and tool.name != selection.only
+        (searched if is_searched else shown).append(tool)
+    tools = (*shown, *([search_tool(searched)] if searched else []), *selection.client)
     if selection.choice is ToolChoice.REQUIRED:
         _check_required(selection.only, tools)
     if selection.allowed is not None:
@@ -51,6 +65,23 @@ def default_tools(server_tools: Sequence[ToolSpec], default: DefaultTools) -> Se
         return server_tools
     wanted = () if default == "none" else default
     return [tool for tool in server_tools if tool.name in wanted]
+
+
+def can_search(selection: ToolSelection) -> bool:
+    """Whether tools can be searched for: the model is free in what it calls, and no client's tool has that name."""
+    taken = any(tool.name == TOOL_SEARCH for tool in selection.client)
+    return selection.choice is not ToolChoice.NONE and selection.allowed is None and not selection.asks and not taken
+
+
+def whole_servers(
+    selection: ToolSelection, server_tools: Sequence[ToolSpec], default: DefaultTools
+) -> Sequence[ToolSpec]:
+    """The tools that nobody has chosen one by one: of servers that are taken as they are."""
+    if not selection.given:
+        return server_tools if default == "all" else ()
+    brought = _brought(selection.requested)
+    labels = {name for name, allowed in selection.servers.items() if allowed is None and name not in brought}
+    return [tool for tool in server_tools if server_of(tool.name) in labels]
 
 
 def _servers(selection: ToolSelection, server_tools: Sequence[ToolSpec]) -> list[ToolSpec]:

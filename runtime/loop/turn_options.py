@@ -5,14 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop import variables
-from tenuto.runtime.loop.constraints import check_bias
+from tenuto.runtime.loop.constraints import check_bias, constrained
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.requests import LeftOut, Turn
 from tenuto.runtime.loop.tool_room import ToolRoom
-from tenuto.runtime.loop.toolset import default_tools, select
+from tenuto.runtime.loop.toolset import can_search, default_tools, select, whole_servers
 from tenuto.sessions.blobs import TOOLS
 from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.session import Session
@@ -20,6 +21,10 @@ from tenuto.tools.host.requested import Requested
 from tenuto.tools.registry import Registry
 
 _MOST_NAMED = 20
+_SMALL_SET = 16
+"""Of so many tools nobody needs to search."""
+_SEARCHED = 2
+"""Rounds of calls: one that searches, and one that calls what it has found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Defaults:
     max_tool_rounds: int = 16
     deadline_s: float = 600.0
     default_tools: Literal["all", "none"] | tuple[str, ...] = "all"
+    tool_share: float = 0.25
+    """Servers' tools that take more of a model's context are searched for, and not shown."""
     max_runs: int = 1024
 
 
@@ -48,11 +55,12 @@ class TurnOptions:
         left_out = [*turn.left_out, *variables.left_out(turn, model.codec.info), *_unseen(turn.items, model)]
         chosen = variables.variables_of(turn, model.codec.info)
         await variables.with_variables(model.codec, chosen)  # so that it is at hand from now on
-        if not turn.tools.given:
+        deferred = await self._deferred(turn, model, offered)
+        if not turn.tools.given and not deferred:
             fitting = await self._room.fitting(model.codec, default, model.context)
             left_out += _crowded(default, fitting)
             default = fitting
-        toolset = select(turn.tools, offered, default)
+        toolset = select(turn.tools, offered, default, deferred)
         sampling = turn.sampling.over(model.defaults)
         check_bias(model.codec, sampling)
         return RunOptions(
@@ -69,6 +77,7 @@ class TurnOptions:
             only=turn.tools.only,
             allowed=turn.tools.allowed,
             asks=turn.tools.asks,
+            deferred=deferred,
             requested=_requested(turn.tools.requested, toolset.tools),
             parallel=turn.tools.parallel,
             variables=chosen,
@@ -77,6 +86,17 @@ class TurnOptions:
             miss_reason=miss_reason,
             left_out=tuple(left_out),
         )
+
+    async def _deferred(self, turn: Turn, model: Model, offered: Sequence[ToolSpec]) -> tuple[str, ...]:
+        """The servers whose tools the model is to search for: of those that are the turn's with all their tools."""
+        rounds = _given(turn.limits.max_tool_rounds, self.defaults.max_tool_rounds)
+        may_search = "tools" in model.capabilities and rounds >= _SEARCHED and can_search(turn.tools)
+        if not may_search or self.defaults.tool_share >= 1:
+            return ()
+        whole = whole_servers(turn.tools, offered, self.defaults.default_tools)
+        if len(whole) <= _SMALL_SET:
+            return ()
+        return await self._room.crowding(model.codec, whole, int(model.context * self.defaults.tool_share))
 
     def server_tools(self, session: Session) -> tuple[ToolSpec, ...]:
         """The server's tools as they were at the session's first turn."""
@@ -93,17 +113,36 @@ def _requested(requested: Requested | None, tools: Sequence[ToolSpec]) -> tuple[
     return tuple((tool.name, requested.identity_of(tool)) for tool in requested.tools if tool.name in names)
 
 
-def without_default_tools(options: RunOptions, turn: Turn) -> RunOptions | None:
-    """The options of a turn that does not fit the context with tools that it has not asked for; None where it has."""
+async def held(model: Model, options: RunOptions, turn: Turn) -> RunOptions:
+    """The options of a new run with what its answer is held to; without tools that nobody has asked for, where the
+    model cannot have both.
+
+    Raises:
+        InvalidRequest: the model cannot be held to the calls or the answer that are asked for.
+    """
+    codec = options.codec_of(model.codec)
+    try:
+        return await constrained(codec, options, turn.response)
+    except InvalidRequest as error:
+        reason = "the model cannot be held to a response format beside the server's {} default tools"
+        bare = without_default_tools(options, turn, reason) if error.param == "response_format" else None
+        if bare is None:
+            raise
+    return await constrained(codec, bare, turn.response)
+
+
+def without_default_tools(options: RunOptions, turn: Turn, reason: str) -> RunOptions | None:
+    """The options of a turn that cannot have tools that it has not asked for; None where it has asked for them.
+    `reason` has a place for their number."""
     asked_for = turn.tools.given or turn.tools.allowed is not None or turn.tools.choice is ToolChoice.REQUIRED
     if asked_for or not options.tools:
         return None
-    reason = f"the conversation does not fit the context with the server's {len(options.tools)} default tools"
     return replace(
         options,
         tools=(),
+        deferred=(),
         unenforced=tuple(each for each in options.unenforced if each.what != "tools"),
-        left_out=(*options.left_out, LeftOut("tools", reason)),
+        left_out=(*options.left_out, LeftOut("tools", reason.format(len(options.tools)))),
     )
 
 

@@ -12,6 +12,7 @@ from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.amounts import DIGESTED
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
+from tenuto.runtime.loop.inputs import answer, withdraw
 from tenuto.runtime.loop.intake import Admitted, Found, Intake
 from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.keys import Keys
@@ -27,8 +28,10 @@ from tenuto.runtime.loop.sessions import Sessions
 from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.sessions import transfer
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.records import PauseReason
 from tenuto.sessions.session import Session
 from tenuto.sessions.tokens import Tokens
+from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested
 
 F = TypeVar("F", bound=Follower | Found | None)
@@ -97,15 +100,34 @@ class Turns:
         """Answer an approval; its run goes on. Raises NotFound and what `decide` of `decisions` does."""
         self._legs.check_open(principal.id)
         pause = await self._runs.pause(pause_id)
-        if pause is None or pause.principal != principal.id:
+        if pause is None or pause.principal != principal.id or pause.reason is not PauseReason.APPROVAL:
             raise NotFound("approval", pause_id)
         run = await self._runs.find(pause.run_id, principal.id)
         answer = partial(decide, pause_id=pause_id, decision=decision, keep_as=keep_as, requested=requested)
         work = partial(self._decide, principal.id, run.id, answer)
         return await self._owners.ask((principal.id, run.session_id), work)
 
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
+        """Answer a question; its run goes on. Raises NotFound and what `answer` of `inputs` does."""
+        self._legs.check_open(principal.id)
+        pause = await self._runs.pause(pause_id)
+        if pause is None or pause.principal != principal.id or pause.reason is not PauseReason.INPUT:
+            raise NotFound("question", pause_id)
+        run = await self._runs.find(pause.run_id, principal.id)
+        work = partial(self._decide, principal.id, run.id, partial(answer, pause_id=pause_id, reply=reply))
+        return await self._owners.ask((principal.id, run.session_id), work)
+
+    async def withdraw(self, run_id: str) -> None:
+        """Let a run go on whose question nobody asks any more."""
+        run = await self._runs.find(run_id)
+        principal = run.record.principal
+        await self._owners.ask((principal, run.session_id), partial(self._decide, principal, run_id, withdraw))
+
     async def _decide(
-        self, principal: str, run_id: str, answer: Callable[[Services, Runs, Run, Session], Awaitable[Admitted]]
+        self,
+        principal: str,
+        run_id: str,
+        answer: Callable[[Services, Runs, Run, Session], Awaitable[Admitted | None]],
     ) -> Run:
         run = await self._runs.find(run_id)
         model = self._models.expect(run.model)
@@ -113,7 +135,8 @@ class Turns:
         with self._legs.admission(principal), model.uses.held():
             session = await self._runs.session(run)
             admitted = await answer(self._services, self._runs, run, session)
-            self._legs.begin(admitted, session, model, of_request=False)
+            if admitted is not None:
+                self._legs.begin(admitted, session, model, of_request=False)
         return run
 
     async def _start_once(self, turn: Turn) -> Follower:

@@ -74,7 +74,8 @@ def items_then(value: dict[str, Any]) -> tuple[Item, ...]:
 def weights_of(model: Model) -> str:
     """Names a model's weights as far as its files say what they are."""
     weights = model.backend.weights
-    return f"{weights.form} {weights.architecture} {weights.quantisation} {weights.parameters} {weights.nbytes}"
+    named = f"{weights.form} {weights.architecture} {weights.quantisation} {weights.parameters} {weights.nbytes}"
+    return f"{named} {weights.adapter}" if weights.adapter else named
 
 
 @dataclass(slots=True, eq=False)

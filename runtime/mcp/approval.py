@@ -54,13 +54,13 @@ class FormAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A pause, and what a person said to it; None: nothing was decided.
+    """A pause, and what a person said to it.
 
     `first` and `last` number the events that the call has told of so far.
     """
 
     pause_id: str
-    decision: FormAnswer | None
+    reply: t.ElicitResult
     first: int
     last: int
 
@@ -78,18 +78,16 @@ def is_question(pause: RunPaused | None) -> bool:
     return pause is not None and pause.reason is PauseReason.APPROVAL and pause.pause_id is not None
 
 
-async def ask(context: Context, pause: RunPaused) -> FormAnswer | None:
-    """Ask now and wait for the answer, where the connection lets a server ask. None: the person decided nothing."""
-    reply = await context.session.elicit_form(_question(pause), _FORM, related_request_id=context.request_id)
-    return _decision(reply)
+def form(pause: RunPaused) -> t.ElicitRequestFormParams:
+    """The form that asks it."""
+    return t.ElicitRequestFormParams(message=_question(pause), requested_schema=_FORM)
 
 
-def question(pause: RunPaused, *, first: int, last: int) -> t.InputRequiredResult:
+def question(pause: RunPaused, params: t.ElicitRequestParams, *, first: int, last: int) -> t.InputRequiredResult:
     """The question as a call's result, for clients that cannot be asked while they wait.
 
     `first` and `last` number the events that the call has told of.
     """
-    params = t.ElicitRequestFormParams(message=_question(pause), requested_schema=_FORM)
     state = _State(pause_id=str(pause.pause_id), first=first, last=last)
     return t.InputRequiredResult(
         input_requests={_ANSWER: t.ElicitRequest(params=params)}, request_state=state.model_dump_json()
@@ -111,7 +109,7 @@ def answered(params: t.CallToolRequestParams) -> Answered | None:
         state = None
     if state is None or not isinstance(reply, t.ElicitResult):
         raise InvalidRequest(_UNANSWERED)
-    return Answered(state.pause_id, _decision(reply), state.first, state.last)
+    return Answered(state.pause_id, reply, state.first, state.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ class CallQuestion:
     async def ask(self, context: Context) -> FormAnswer | None:
         """As `ask` does."""
         reply = await context.session.elicit_form(self._text, _CALL_FORM, related_request_id=context.request_id)
-        return _decision(reply)
+        return decision(reply)
 
     def put(self) -> t.InputRequiredResult:
         """As `question` does."""
@@ -145,7 +143,7 @@ class CallQuestion:
         reply = (params.input_responses or {}).get(_ANSWER)
         if not isinstance(reply, t.ElicitResult):
             raise InvalidRequest(_UNANSWERED)
-        return _decision(reply)
+        return decision(reply)
 
     @property
     def _text(self) -> str:
@@ -164,7 +162,7 @@ def _question(pause: RunPaused) -> str:
     return f"The model wants to call {call.name} with {call.arguments}"
 
 
-def _decision(reply: t.ElicitResult) -> FormAnswer | None:
+def decision(reply: t.ElicitResult) -> FormAnswer | None:
     """A dismissed form decides nothing; a declined one, and an accepted one that says no, deny."""
     if reply.action == "cancel":
         return None

@@ -206,7 +206,7 @@ class RunProgress:
         self, report: Report, *, first: int | None = None, told: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._report, self._clock = report, clock
-        self._told = told
+        self.told = told
         self._unsent = ""
         self._sent_at = 0.0
         self.first = first
@@ -221,7 +221,7 @@ class RunProgress:
         match event:
             case TextAdded(text=text):
                 self.text += text
-                self._unsent += text if number > self._told else ""
+                self._unsent += text if number > self.told else ""
                 if self._clock() - self._sent_at >= PROGRESS_EVERY_S:
                     await self.flush()
             case ToolCalling(call=call):
@@ -249,7 +249,7 @@ class RunProgress:
             await self._notify(text)
 
     async def _notify(self, message: str) -> None:
-        if self.last is not None and self.last > self._told:
+        if self.last is not None and self.last > self.told:
             self._sent_at = self._clock()
             await self._report(self.last, None, message)
 
@@ -278,6 +278,8 @@ def result(answer: Answer, progress: RunProgress) -> dict[str, Any]:
 def _pause(run_id: str, pause: RunPaused) -> dict[str, Any]:
     calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in pause.calls]
     told = {"reason": str(pause.reason), "expires_at": pause.expires_at, "calls": calls}
+    if pause.question is not None:
+        told["question"] = pause.question.told()
     told["resume"] = {"tool": RUN_RESUME, "arguments": _resuming(run_id, pause)}
     return told if pause.pause_id is None else {**told, "id": pause.pause_id}
 
@@ -286,6 +288,9 @@ def _resuming(run_id: str, pause: RunPaused) -> dict[str, Any]:
     """The arguments with which the run goes on; what a client or a person has to say is left open."""
     if pause.reason is PauseReason.CLIENT_TOOL:
         return {"run_id": run_id, "results": [{"tool_call_id": call.id, "content": "..."} for call in pause.calls]}
+    if pause.question is not None:
+        content = {} if pause.question.schema is None else {"content": {"...": "..."}}
+        return {"run_id": run_id, "answer": {"action": "accept, decline or cancel", **content}}
     return {"run_id": run_id, "decision": "approve or deny"}
 
 
@@ -296,6 +301,8 @@ def waiting(answer: Answer) -> str | None:
     what = "a decision" if answer.pause.pause_id is None else f"a decision (approval {answer.pause.pause_id})"
     if answer.pause.reason is PauseReason.CLIENT_TOOL:
         what = "results"
+    if answer.pause.question is not None:
+        what = f"an answer to {json.dumps(answer.pause.question.told(), ensure_ascii=False)}, asked in the call"
     calls = "; ".join(f"{call.name} with {call.arguments}" for call in answer.pause.calls)
     arguments = json.dumps(_resuming(answer.run_id, answer.pause), ensure_ascii=False)
     return f"[The run is paused: it waits for {what} of {calls}. To go on, call {RUN_RESUME} with {arguments}.]"

@@ -17,11 +17,11 @@ def result(answered: ToolResult) -> t.CallToolResult:
     return answered.whole.model_copy(update={"meta": meta or None})
 
 
-def listed(tool: Exported) -> t.Tool:
-    """A tool of the registry, as MCP lists it."""
+def listed(name: str, tool: Exported) -> t.Tool:
+    """A tool of the registry, as MCP lists it under a name."""
     notes = tool.tool.annotations
     return t.Tool(
-        name=tool.name,
+        name=name,
         title=tool.tool.title,
         description=tool.spec.description,
         input_schema={**tool.spec.parameters, "type": "object"},

@@ -16,6 +16,7 @@ from tenuto.runtime.schema.transcript import PAGE, transcript_answer
 from tenuto.sessions.items import ToolResultItem
 from tenuto.sessions.principal import Principal
 from tenuto.sessions.records import PauseReason, RunStatus
+from tenuto.tools.asking import Action, Reply
 
 
 async def answer(runner: LoopPort, principal: Principal, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +67,9 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
         InvalidRequest: the arguments hold neither a decision nor results, or what the run does not wait for.
         Conflict: the run does not wait.
     """
-    decision, results = arguments.get("decision"), arguments.get("results")
-    if (decision is None) is (results is None):
-        raise InvalidRequest("give either a decision or results")
+    decision, results, answer = (arguments.get(name) for name in ("decision", "results", "answer"))
+    if [decision, results, answer].count(None) != 2:
+        raise InvalidRequest("give one of decision, answer and results")
     run = await runner.run(principal, arguments["run_id"])
     reason, pause = run.record.reason, run.snapshot().pause
     if run.record.status is not RunStatus.PAUSED or reason is None:
@@ -78,7 +79,12 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
             return await runner.start(_with_results(run, principal, results))
         case PauseReason.CLIENT_TOOL:
             raise InvalidRequest(f"the run {run.id} waits for results of client tools, not for a decision")
-        case PauseReason.APPROVAL | PauseReason.INPUT if decision is not None and pause is not None:
+        case PauseReason.INPUT if answer is not None and pause is not None:
+            reply = Reply(Action(answer["action"]), answer.get("content"))
+            return Follower(await runner.answer(principal, str(pause.pause_id), reply), claims=True)
+        case PauseReason.INPUT:
+            raise InvalidRequest(f"the run {run.id} waits for an answer")
+        case PauseReason.APPROVAL if decision is not None and pause is not None:
             decided = await runner.decide(
                 principal,
                 str(pause.pause_id),

@@ -6,15 +6,18 @@ It checks no key, Host or Origin: the application's middleware has done so befor
 import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from http.client import BAD_REQUEST, NOT_FOUND, TOO_MANY_REQUESTS
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskStatus
 from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http import EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import to_json
@@ -24,11 +27,17 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tenuto.errors import Overloaded
+from tenuto.runtime.mcp.missed import Missed, Share
 from tenuto.runtime.mcp.standing import IDLE_S, MOST, Standing
 from tenuto.sessions.principal import Principal
 
 SESSION_ID = "mcp-session-id"
 
+RETRY_MS = 1000
+"""After so long a client whose stream broke comes again."""
+
+_opening: ContextVar[str] = ContextVar("_opening", default="")
+"""Whose connection is being opened in this task."""
 _VERSION = "mcp-protocol-version"
 _SERVER_ERROR = -32000
 
@@ -46,8 +55,12 @@ class Endpoint:
     ) -> None:
         self._principal_of = principal_of
         # Which connections there may be is decided here, by whose they are; the SDK would refuse everybody.
-        self._manager = StreamableHTTPSessionManager(
-            server, max_request_body_size=max_body_bytes, max_sessions=None, session_idle_timeout=IDLE_S
+        self._manager = _Manager(
+            server,
+            max_request_body_size=max_body_bytes,
+            max_sessions=None,
+            session_idle_timeout=IDLE_S,
+            retry_interval=RETRY_MS,
         )
         self._standing = Standing(anyio.current_time, most)
         self._stopping = anyio.Event()
@@ -97,6 +110,7 @@ class Endpoint:
         except Overloaded as exc:
             await _refusal(exc)(scope, receive, send)
             return
+        _opening.set(principal)
         answer = await self._answer(scope, receive, send)
         if answer.id is None or answer.status >= BAD_REQUEST:
             return
@@ -132,6 +146,27 @@ class Endpoint:
         async with self._manager.run():
             task_status.started()
             await self._stopping.wait()
+
+
+class _Manager(StreamableHTTPSessionManager):
+    """The SDK's, with a store of events for each connection: it has one for all, and does not tell it whose one is."""
+
+    def __init__(self, server: Server[Any], **options: Any) -> None:
+        self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
+        super().__init__(server, **options)
+
+    @property
+    def event_store(self) -> EventStore | None:
+        """A new one; asked for once by each connection, in the task of the request that opens it."""
+        principal = _opening.get()
+        share = self._shares.get(principal)
+        if share is None:
+            share = self._shares[principal] = Share()
+        return Missed(share)
+
+    @event_store.setter
+    def event_store(self, store: EventStore | None) -> None:
+        """The SDK's constructor has none."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
     ToolsListChanged,
@@ -21,9 +22,10 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from tenuto.runtime.loop.run import Run
-from tenuto.runtime.mcp.resources import uri_of
 from tenuto.runtime.mcp.server_base import Context
+from tenuto.runtime.mcp.uris import run_uri, session_uri
 from tenuto.sessions.shares import Shares
+from tenuto.tools.host.offers import Offers
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class _Connection:
     session: ServerSession
     knows_tools: bool = False
     knows_sessions: bool = False
+    knows_prompts: bool = False
+    log_level: t.LoggingLevel | None = None
     uris: set[str] = field(default_factory=set)
 
 
@@ -63,6 +67,7 @@ class News:
         self._rested: set[tuple[str, str]] = set()
         self._listed: set[str] = set()
         self._wake = anyio.Event()
+        self._offers: tuple[Offers, ...] = ()
 
     async def listen(
         self, principal: str, context: Context, params: t.SubscriptionsListenRequestParams
@@ -72,7 +77,7 @@ class News:
         Raises:
             MCPError: it wants to hear of too many resources.
         """
-        _expect_few(len(params.notifications.resource_subscriptions or ()))
+        expect_few(len(params.notifications.resource_subscriptions or ()))
         if principal not in self._listeners:
             bus = self._buses[principal] = InMemorySubscriptionBus()
             self._listeners[principal] = ListenHandler(bus, max_subscriptions=MOST_LISTENING)
@@ -90,6 +95,12 @@ class News:
         if connection is not None:
             connection.knows_sessions = True
 
+    def has_listed_prompts(self, principal: str, context: Context) -> None:
+        """A client knows the list of prompts from now on."""
+        connection = self._connection(principal, context)
+        if connection is not None:
+            connection.knows_prompts = True
+
     def subscribe(self, principal: str, context: Context, uri: str) -> None:
         """A client of the older protocol wants to hear of a resource.
 
@@ -99,7 +110,7 @@ class News:
         connection = self._connection(principal, context)
         if connection is None:
             return
-        _expect_few(len(connection.uris | {uri}))
+        expect_few(len(connection.uris | {uri}))
         connection.uris.add(uri)
 
     def unsubscribe(self, principal: str, context: Context, uri: str) -> None:
@@ -108,15 +119,38 @@ class News:
         if connection is not None:
             connection.uris.discard(uri)
 
+    def set_log_level(self, principal: str, context: Context, level: t.LoggingLevel) -> None:
+        """A client of the older protocol wants to read messages of this level and above."""
+        connection = self._connection(principal, context)
+        if connection is not None:
+            connection.log_level = level
+
+    def log_level(self, principal: str, context: Context) -> t.LoggingLevel | None:
+        """What the client behind a request has set for its connection, if it has one."""
+        connection = self._connection(principal, context)
+        return None if connection is None else connection.log_level
+
     async def tools_changed(self) -> None:
         """Tell everybody that the list of tools is another one."""
         for bus in list(self._buses.values()):
             await bus.publish(ToolsListChanged())
         await self._tell(lambda each: each.knows_tools, ServerSession.send_tool_list_changed)
 
+    async def offers_are(self, offers: tuple[Offers, ...]) -> None:
+        """Tell everybody where the prompts and resources of the servers behind are others than before."""
+        if offers == self._offers:
+            return
+        self._offers = offers
+        for bus in list(self._buses.values()):
+            await bus.publish(PromptsListChanged())
+            await bus.publish(ResourcesListChanged())
+        await self._tell(lambda each: each.knows_prompts, ServerSession.send_prompt_list_changed)
+        await self._tell(lambda each: each.knows_sessions, ServerSession.send_resource_list_changed)
+
     def run_rests(self, run: Run) -> None:
-        """A run has begun to wait or has ended, so its session has changed."""
-        self._rested.add((run.record.principal, uri_of(run.session_id)))
+        """A run has begun to wait or has ended, so it has changed, and its session has."""
+        self._rested.add((run.record.principal, session_uri(run.session_id)))
+        self._rested.add((run.record.principal, run_uri(run.session_id, run.id)))
         self._wake.set()
 
     def sessions_listed(self, principal: str) -> None:
@@ -137,7 +171,7 @@ class News:
             for principal in listed:
                 await self.sessions_changed(principal)
             for principal, uri in rested:
-                await self.session_changed(principal, uri)
+                await self.resource_changed(principal, uri)
 
     async def sessions_changed(self, principal: str) -> None:
         """Tell those of a principal who know the list of its sessions that it is another one."""
@@ -148,7 +182,7 @@ class News:
             ServerSession.send_resource_list_changed,
         )
 
-    async def session_changed(self, principal: str, uri: str) -> None:
+    async def resource_changed(self, principal: str, uri: str) -> None:
         """Tell those of a principal who wanted to hear of this resource that it has changed."""
         if principal in self._buses:
             await self._buses[principal].publish(ResourceUpdated(uri))
@@ -198,6 +232,7 @@ class News:
         return connection
 
 
-def _expect_few(resources: int) -> None:
+def expect_few(resources: int) -> None:
+    """Raises MCPError where a client wants to hear of too many resources."""
     if resources > MOST_SUBSCRIPTIONS:
         raise MCPError(code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")

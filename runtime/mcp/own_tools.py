@@ -8,6 +8,7 @@ import mcp.types as t
 
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.mcp import chat
+from tenuto.runtime.mcp.icons import Picture, icon
 from tenuto.runtime.schema.models import ModelsAnswer
 from tenuto.runtime.schema.runs import RunAnswer
 from tenuto.runtime.schema.sessions import DeletedAnswer, SessionAnswer, SessionsAnswer
@@ -53,6 +54,11 @@ _RESUME = _object(
     {
         "run_id": {**_RUN_ID, "description": "The paused run."},
         "decision": {"enum": ["approve", "deny"], "description": "The answer to an approval."},
+        "answer": _object(
+            {"action": {"enum": ["accept", "decline", "cancel"]}, "content": {"type": "object"}},
+            "action",
+            description="The answer to what an MCP server asks; content fits its requested_schema.",
+        ),
         "message": {"type": "string", "description": "With deny: what to tell the model."},
         "remember_for_session": {"type": "boolean", "description": "With approve: do not ask again in this session."},
         "results": {
@@ -172,6 +178,15 @@ _OWN = (
 )
 
 
+_PICTURES: dict[str, Picture] = {
+    "chat": "chat",
+    "session": "session",
+    "run": "run",
+    "models": "model",
+}
+"""By what a tool's name begins with."""
+
+
 @cache
 def own_tools() -> tuple[t.Tool, ...]:
     """All of them, `chat` first."""
@@ -185,6 +200,7 @@ def own_tools() -> tuple[t.Tool, ...]:
             if one.answer is None
             else one.answer.model_json_schema(mode="serialization"),
             annotations=one.notes,
+            icons=[icon(_PICTURES[one.name.partition("_")[0]])],
         )
         for one in _OWN
     )

@@ -12,6 +12,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
+    PromptsListChanged,
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
@@ -43,7 +44,12 @@ class Relay:
         self._scopes: dict[str, anyio.CancelScope] = {}
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
-        """The client's own stream, fed from one at the owner with the same wishes."""
+        """The client's own stream, fed from one at the owner with the same wishes.
+
+        Raises:
+            MCPError: the owner refuses one of them.
+        """
+        await self._expect_heard(params.notifications)
         bus = InMemorySubscriptionBus()
         async with anyio.create_task_group() as group:
             group.start_soon(self._pump, params.notifications, bus.publish)
@@ -56,28 +62,42 @@ class Relay:
         if context.session.can_send_request:
             self._tell(context, "tools", SubscriptionFilter(tools_list_changed=True))
 
+    def prompts_are_known(self, context: Context) -> None:
+        """And the same for one that has listed the prompts."""
+        if context.session.can_send_request:
+            self._tell(context, "prompts", SubscriptionFilter(prompts_list_changed=True))
+
     def sessions_are_known(self, context: Context) -> None:
         """And the same for one that has listed the sessions."""
         if context.session.can_send_request:
             self._tell(context, "sessions", SubscriptionFilter(resources_list_changed=True))
 
-    def subscribe(self, context: Context, uri: str) -> None:
+    async def subscribe(self, context: Context, uri: str) -> None:
         """A client of the older protocol wants to hear of a resource.
 
         Raises:
-            MCPError: it wants to hear of too many.
+            MCPError: it wants to hear of too many, or the owner refuses this one.
         """
         if sum(name.startswith("resource ") for name in self._scopes) >= MOST_SUBSCRIPTIONS:
             raise MCPError(
                 code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to"
             )
-        self._tell(context, f"resource {uri}", SubscriptionFilter(resource_subscriptions=[uri]))
+        wishes = SubscriptionFilter(resource_subscriptions=[uri])
+        await self._expect_heard(wishes)
+        self._tell(context, f"resource {uri}", wishes)
 
     def unsubscribe(self, uri: str) -> None:
         """End a subscription to a resource."""
         scope = self._scopes.pop(f"resource {uri}", None)
         if scope is not None:
             scope.cancel()
+
+    async def _expect_heard(self, wishes: SubscriptionFilter) -> None:
+        """Ask the owner once: the stream itself is opened by a task that can tell nobody of a refusal."""
+        if wishes.resource_subscriptions:
+            client = await self._connection(None)
+            async with client.listen(resource_subscriptions=wishes.resource_subscriptions):
+                pass
 
     def _tell(self, context: Context, name: str, wishes: SubscriptionFilter) -> None:
         self._legacy = context.session
@@ -92,6 +112,8 @@ class Relay:
                 await self._legacy.send_tool_list_changed()
             case ResourcesListChanged():
                 await self._legacy.send_resource_list_changed()
+            case PromptsListChanged():
+                await self._legacy.send_prompt_list_changed()
             case ResourceUpdated(uri=uri):
                 await self._legacy.send_resource_updated(uri)
             case _:
@@ -129,5 +151,6 @@ class Relay:
 
 def _all_of(wishes: SubscriptionFilter) -> list[ServerEvent]:
     events: list[ServerEvent] = [ToolsListChanged()] if wishes.tools_list_changed else []
+    events += [PromptsListChanged()] if wishes.prompts_list_changed else []
     events += [ResourcesListChanged()] if wishes.resources_list_changed else []
     return [*events, *(ResourceUpdated(uri) for uri in wishes.resource_subscriptions or ())]

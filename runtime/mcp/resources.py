@@ -1,85 +1,128 @@
-"""A principal's sessions as MCP resources: `session://{id}`, listed by pages, each with its transcript's last items."""
-
-import re
+"""A principal's sessions and their runs, and the models, as MCP resources: listed by pages, read, and subscribed to."""
 
 import mcp.types as t
-from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.runtime.mcp import uris
+from tenuto.runtime.mcp.icons import icon
+from tenuto.runtime.mcp.paging import Source, whole
+from tenuto.runtime.mcp.uris import ModelName, RunName, SessionName
+from tenuto.runtime.schema.models import model_answer
+from tenuto.runtime.schema.runs import run_answer
 from tenuto.runtime.schema.transcript import MOST_ITEMS, transcript_answer
-from tenuto.sessions import ids
 from tenuto.sessions.principal import Principal
 
-TEMPLATE = "session://{id}"
 MIME = "application/json"
 PAGE = 50
-
-_PREFIX = "session://"
-
-
-def uri_of(session_id: str) -> str:
-    """The resource of a session."""
-    return f"{_PREFIX}{session_id}"
+"""Resources of one page, of all sources together."""
 
 
-def templates() -> t.ListResourceTemplatesResult:
-    """The one form that all our resources have."""
-    template = t.ResourceTemplate(
-        name="session",
-        title="A conversation",
-        uri_template=TEMPLATE,
-        description="A conversation kept by `chat`: its last items, in order. Unlisted conversations can be read too.",
-        mime_type=MIME,
-    )
-    return t.ListResourceTemplatesResult(resource_templates=[template])
-
-
-async def listed(runner: LoopPort, principal: Principal, cursor: str | None) -> t.ListResourcesResult:
-    """A page of the principal's named sessions, the newest first. The cursor is the last id of the page before.
-
-    Raises:
-        MCPError: the cursor leads nowhere.
-    """
-    try:
-        found = await runner.list_sessions(principal, implicit=False, limit=PAGE + 1, after=cursor)
-    except InvalidRequest as exc:
-        raise MCPError(code=t.INVALID_PARAMS, message=f"the cursor is not valid: {exc}") from None
-    resources = [
-        t.Resource(
-            name=each.id, uri=uri_of(each.id), description=f"A conversation of {each.items} items", mime_type=MIME
-        )
-        for each in found[:PAGE]
+def templates() -> list[t.ResourceTemplate]:
+    """The forms that our own resources have."""
+    return [
+        t.ResourceTemplate(
+            name="session",
+            title="A conversation",
+            uri_template=uris.SESSION_TEMPLATE,
+            description="A conversation kept by `chat`: its last items, in order. Unlisted ones can be read too.",
+            mime_type=MIME,
+            icons=[icon("session")],
+        ),
+        t.ResourceTemplate(
+            name="run",
+            title="A run",
+            uri_template=uris.RUN_TEMPLATE,
+            description="One answer of a conversation: how it stands, what it waits for, its text and its figures.",
+            mime_type=MIME,
+            icons=[icon("run")],
+        ),
+        t.ResourceTemplate(
+            name="model",
+            title="A model",
+            uri_template=uris.MODEL_TEMPLATE,
+            description="A model that `chat` can use: whether it is loaded, what it can do, and its caches.",
+            mime_type=MIME,
+            icons=[icon("model")],
+        ),
     ]
-    return t.ListResourcesResult(resources=resources, next_cursor=found[PAGE - 1].id if len(found) > PAGE else None)
 
 
-def expect_ours(uri: str) -> str:
-    """The id of the session whose resource this is, or would be.
+def sources(runner: LoopPort, principal: Principal) -> list[Source[t.Resource]]:
+    """The principal's named sessions, the newest first, and the models."""
 
-    Raises:
-        MCPError: it is no session's.
-    """
-    session_id = uri.removeprefix(_PREFIX)
-    if session_id == uri or not re.fullmatch(ids.PATTERN, session_id):
-        raise _not_found(NotFound("resource", uri[:200]), uri)
-    return session_id
+    async def sessions(place: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        try:
+            found = await runner.list_sessions(principal, implicit=False, limit=limit + 1, after=place)
+        except InvalidRequest as exc:
+            raise InvalidRequest(f"the cursor is not valid: {exc}", "cursor") from None
+        listed = [
+            t.Resource(
+                name=each.id,
+                title=f"Conversation {each.id}",
+                uri=uris.session_uri(each.id),
+                description=f"A conversation of {each.items} items",
+                mime_type=MIME,
+                icons=[icon("session")],
+            )
+            for each in found[:limit]
+        ]
+        return listed, found[limit - 1].id if len(found) > limit else None
 
-
-def _not_found(exc: NotFound, uri: str) -> MCPError:
-    return MCPError(code=t.INVALID_PARAMS, message=str(exc), data={"uri": uri})
+    models = [
+        t.Resource(
+            name=each.id,
+            title=f"Model {each.id}",
+            uri=uris.model_uri(each.id),
+            description=f"A model that is {each.state}",
+            mime_type=MIME,
+            icons=[icon("model")],
+        )
+        for each in runner.models.standings()
+    ]
+    return [Source("sessions", sessions), whole("models", models)]
 
 
 async def read(runner: LoopPort, principal: Principal, uri: str) -> t.ReadResourceResult:
-    """The end of a session's transcript.
+    """One of them.
 
     Raises:
-        MCPError: there is no such session, or it is another principal's.
+        MCPError: there is none, or it is another principal's.
     """
-    session_id = expect_ours(uri)
     try:
-        session = await runner.snapshot(principal, session_id)
-    except NotFound as exc:
-        raise _not_found(exc, uri) from None
-    text = transcript_answer(session, limit=MOST_ITEMS).encode().decode()
+        text = await _text(runner, principal, uri)
+    except NotFound:
+        raise uris.no_resource(uri) from None
     return t.ReadResourceResult(contents=[t.TextResourceContents(uri=uri, mime_type=MIME, text=text)])
+
+
+async def _text(runner: LoopPort, principal: Principal, uri: str) -> str:
+    """Raises NotFound."""
+    match uris.named(uri):
+        case SessionName(id=session_id):
+            session = await runner.snapshot(principal, session_id)
+            return transcript_answer(session, limit=MOST_ITEMS).encode().decode()
+        case RunName(session=session_id, run=run_id):
+            run = await runner.run(principal, run_id)
+            if run.session_id == session_id:
+                return run_answer(run).encode().decode()
+        case ModelName(id=model_id):
+            for standing in runner.models.standings():
+                if standing.id == model_id:
+                    return model_answer(standing).encode().decode()
+    raise NotFound("resource", uri[:200])
+
+
+async def expect_subscribable(runner: LoopPort, principal: Principal, uri: str) -> None:
+    """Let a principal hear of its sessions, also of one that comes later, and of its runs. A model tells nothing.
+
+    Raises:
+        MCPError: it is another resource, or there is no such run of this principal's.
+    """
+    match uris.named(uri):
+        case SessionName():
+            return
+        case RunName():
+            await read(runner, principal, uri)
+        case _:
+            raise uris.no_resource(uri)

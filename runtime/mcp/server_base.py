@@ -8,6 +8,8 @@ from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.models import InitializationOptions
 
+from tenuto.runtime.mcp.icons import icon
+
 Context = ServerRequestContext[Any, Any]
 CallResult = t.CallToolResult | t.InputRequiredResult
 
@@ -19,6 +21,14 @@ INSTRUCTIONS = (
 )
 
 
+SHOWN: dict[str, Any] = {
+    "title": "Tenuto",
+    "description": "A local model with durable sessions, tools and approvals.",
+    "icons": [icon("server")],
+}
+"""What a client shows of us beside our name."""
+
+
 class AnnouncingServer(Server[Any]):
     """A server that says in the older protocol's handshake that it announces changed lists of tools and of sessions."""
 
@@ -26,7 +36,9 @@ class AnnouncingServer(Server[Any]):
         self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
     ) -> InitializationOptions:
         """The SDK passes nothing over HTTP."""
-        tells = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
+        tells = notification_options or NotificationOptions(
+            prompts_changed=True, tools_changed=True, resources_changed=True
+        )
         return super().create_initialization_options(tells, *args, **options)
 
 
@@ -35,6 +47,13 @@ def can_ask(context: Context) -> bool:
     capabilities = context.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def can_open(context: Context) -> bool:
+    """Whether the client can show a person a link to open."""
+    capabilities = context.session.client_capabilities
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and elicitation.url is not None
 
 
 def failure(text: str, data: dict[str, Any] | None = None) -> t.CallToolResult:

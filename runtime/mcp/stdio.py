@@ -27,8 +27,18 @@ from tenuto import __version__
 from tenuto.errors import ServerUnreachable, TenutoError
 from tenuto.runtime.data_folder.local_server import LocalServer
 from tenuto.runtime.data_folder.ownership import Owner
+from tenuto.runtime.mcp.log_relay import LogRelay
 from tenuto.runtime.mcp.relay import Relay
-from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, AnnouncingServer, CallResult, Context, can_ask, failure
+from tenuto.runtime.mcp.server_base import (
+    INSTRUCTIONS,
+    NAME,
+    SHOWN,
+    AnnouncingServer,
+    CallResult,
+    Context,
+    can_ask,
+    failure,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +68,11 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
     """The proxy as an MCP server for one client. Its connections to the owner live in `group`."""
     upstream = _Upstream(local_server, group)
     forward = _Forward(upstream, Relay(upstream.connection, group))
-    return AnnouncingServer(
+    server = AnnouncingServer(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
+        **SHOWN,
         on_list_tools=forward.list_tools,
         on_call_tool=forward.call_tool,
         on_list_resources=forward.list_resources,
@@ -74,6 +85,8 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
         on_get_prompt=forward.get_prompt,
         on_completion=forward.complete,
     )
+    server.add_request_handler("logging/setLevel", t.SetLevelRequestParams, forward.set_log_level)
+    return server
 
 
 class _Forward:
@@ -125,7 +138,9 @@ class _Forward:
     async def list_prompts(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListPromptsResult:
         """The owner's prompts."""
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).list_prompts(cursor=_cursor(params))
+            client = await self._upstream.client(context)
+            self._relay.prompts_are_known(context)
+            return await client.list_prompts(cursor=_cursor(params))
 
     async def get_prompt(self, context: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
         """One of them."""
@@ -135,19 +150,25 @@ class _Forward:
     async def complete(self, context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
         """How an argument can go on."""
         argument = {"name": params.argument.name, "value": params.argument.value}
+        known = None if params.context is None else params.context.arguments
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).complete(params.ref, argument)
+            return await (await self._upstream.client(context)).complete(params.ref, argument, known)
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
         """Tell a client of the older protocol when a session has changed."""
         with _as_protocol_errors():
             await self._upstream.client(context)
-            self._relay.subscribe(context, str(params.uri))
+            await self._relay.subscribe(context, str(params.uri))
             return t.EmptyResult()
 
     async def unsubscribe(self, _context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
         """End a subscription to a resource."""
         self._relay.unsubscribe(str(params.uri))
+        return t.EmptyResult()
+
+    async def set_log_level(self, _context: Context, params: t.SetLevelRequestParams) -> t.EmptyResult:
+        """Which messages of runs a client of the older protocol wants."""
+        self._upstream.logs.level = params.level
         return t.EmptyResult()
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
@@ -189,6 +210,7 @@ class _Upstream:
         self._local_server, self._group = local_server, group
         self._lock = anyio.Lock()
         self._connections: dict[bool, _Connection] = {}
+        self.logs = LogRelay()
         self._latest: _Connection | None = None
         self._came = anyio.Event()
 
@@ -226,14 +248,16 @@ class _Upstream:
         wants_progress = context.meta is not None and "progress_token" in context.meta
         responses, state = params.input_responses, params.request_state
         for _ in range(QUESTIONS):
-            result = await client.session.call_tool(
-                params.name,
-                params.arguments,
-                progress_callback=context.session.report_progress if wants_progress else None,
-                input_responses=responses,
-                request_state=state,
-                allow_input_required=True,
-            )
+            with self.logs.of(context) as meta:
+                result = await client.session.call_tool(
+                    params.name,
+                    params.arguments,
+                    progress_callback=context.session.report_progress if wants_progress else None,
+                    input_responses=responses,
+                    request_state=state,
+                    meta=meta,
+                    allow_input_required=True,
+                )
             if isinstance(result, t.CallToolResult) or not context.session.can_send_request:
                 return result
             requests = result.input_requests or {}
@@ -254,6 +278,7 @@ class _Upstream:
                     cache=None,
                     client_info=t.Implementation(name="tenuto mcp", version=__version__),
                     elicitation_callback=_never_called if asks else None,
+                    logging_callback=self.logs.take,
                 ) as client,
             ):
                 connection = _Connection(owner, client)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.events import Answer, ServerCall
+from tenuto.runtime.schema.questions import QuestionAnswer, question_answer
 from tenuto.sessions.records import PauseReason, RunStatus
 
 
@@ -28,6 +29,8 @@ class RunStateAnswer(Shape):
     reason: PauseReason | None = None
     expires_at: float | None = None
     approval_id: str | None = None
+    input_id: str | None = Field(default=None, description="Of a run that an MCP server asks something.")
+    question: QuestionAnswer | None = None
     diagnostics: list[dict[str, Any]] = Field(default=[])
 
 
@@ -47,7 +50,9 @@ def state_fields(answer: Answer) -> dict[str, Any]:
     fields: dict[str, Any] = {"run_id": answer.run_id, "status": answer.status, "stop_reason": answer.stop_reason}
     if (pause := answer.pause) is not None:
         fields |= {"reason": pause.reason, "expires_at": pause.expires_at}
-        if pause.pause_id is not None:
+        if pause.question is not None:
+            fields |= {"input_id": pause.pause_id, "question": question_answer(pause.question)}
+        elif pause.pause_id is not None:
             fields["approval_id"] = pause.pause_id
     if answer.diagnostics:
         fields["diagnostics"] = answer.diagnostics

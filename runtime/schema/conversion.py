@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from tenuto.runtime.loop import events as loop
 from tenuto.runtime.schema import events as told
 from tenuto.runtime.schema.events import Bytes, CallAnswer, RoundFigures, TokenLogprob
+from tenuto.runtime.schema.questions import question_answer
 from tenuto.sessions.items import ToolCall
 
 _TEXT = b'{"type":"text_added","number":%d,"round":%d,"text":%s,"logprobs":[]}'
@@ -48,6 +49,7 @@ def told_event(number: int, event: loop.RunEvent) -> told.Event:
                 calls=[call_answer(call) for call in event.calls],
                 expires_at=event.expires_at,
                 pause_id=event.pause_id,
+                question=None if event.question is None else question_answer(event.question),
             )
         case loop.RunDone():
             return told.RunDone(

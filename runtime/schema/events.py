@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tenuto.runtime.http.shape import Shape
+from tenuto.runtime.schema.questions import QuestionAnswer
 from tenuto.sessions.records import PauseReason, RunStatus
 
 VERSION = 1
@@ -136,6 +137,7 @@ class RunPaused(_Event):
     calls: list[CallAnswer]
     expires_at: float
     pause_id: str | None
+    question: QuestionAnswer | None = Field(default=None, description="For `input`: what an MCP server asks.")
 
 
 class RunDone(_Event):

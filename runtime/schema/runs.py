@@ -9,6 +9,7 @@ from tenuto.runtime.loop.events import RunPaused
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.schema.conversion import call_answer, round_figures
 from tenuto.runtime.schema.events import CallAnswer, RoundFigures
+from tenuto.runtime.schema.questions import QuestionAnswer, question_answer
 from tenuto.sessions.records import PauseReason, RunStatus
 
 
@@ -16,9 +17,10 @@ class PauseAnswer(Shape):
     """What a run waits for."""
 
     reason: PauseReason
-    id: str | None = Field(description="The id for /v1/agent/approvals/{id}.")
+    id: str | None = Field(description="The id for /v1/agent/approvals/{id}, or /v1/agent/inputs/{id}.")
     expires_at: float
     calls: list[CallAnswer]
+    question: QuestionAnswer | None = Field(default=None, description="For `input`: what an MCP server asks.")
 
 
 class RunUsageAnswer(Shape):
@@ -85,4 +87,5 @@ def _pause(pause: RunPaused) -> PauseAnswer:
         id=pause.pause_id,
         expires_at=pause.expires_at,
         calls=[call_answer(call) for call in pause.calls],
+        question=None if pause.question is None else question_answer(pause.question),
     )

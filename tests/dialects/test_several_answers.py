@@ -19,6 +19,10 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 RULES = [{"user": "slow", "text": "tick " * 400, "delay_ms": 20}]
 
 
+SERVERS_OWN = 1
+"""The sequence that the server has had read when it loaded the model."""
+
+
 def sequences(http: httpx.Client) -> dict[str, float]:
     """How many sequences there are in each state."""
     lines = [line for line in http.get("/metrics").text.split("\n") if line.startswith("tenuto_sequences{")]
@@ -54,7 +58,7 @@ def test_all_whole_texts_end_and_are_freed_when_the_client_goes(start: Any, kind
 
 
 def _is_at_rest(http: httpx.Client) -> None:
-    wait_for(http, waiting=0, prefilling=0, decoding=0, paused=0)
+    wait_for(http, waiting=0, prefilling=0, decoding=0, paused=SERVERS_OWN)
     assert http.get("/v1/sessions", params={"implicit": 1}).json()["data"] == []
 
 

@@ -89,6 +89,8 @@ ELSEWHERE = {
     "POST /api/generate": "the same",
     "PUT /v1/sessions/{id}": "the same",
     "GET /v1/sessions": "a list: tested below",
+    "GET /v1/agent/inputs": "a list: tested in tests/faults/test_questions.py",
+    "POST /v1/agent/inputs/{id}": "tested where servers ask: tests/faults/test_questions.py",
     "GET /v1/mcp/servers": "what concerns the server: tested below",
     "POST /v1/completions": "keeps nothing",
     "POST /completion": "keeps nothing",
@@ -145,7 +147,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     loud = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('swordfish')"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"many": many, "loud": loud}}))
     (folder / "tenuto.toml").write_text(KEYS)
-    server = Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json"))).start()
+    server = Server(
+        folder, script(folder / "model.json", RULES, cells=32768), ("--mcp-config", str(folder / "mcp.json"))
+    ).start()
     try:
         with server.client(headers={"Authorization": "Bearer alice"}) as http:
             hers = talk(http, SECRET, session_id="hers")

@@ -1,5 +1,6 @@
 """A model whose chat template knows no tools calls the server's tools, through the whole loop: random weights."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,3 +75,49 @@ def test_a_client_gets_the_calls_of_its_own_tools_and_gives_their_results(server
     second = ask(server, messages=[*asked, message, result], tools=tools, max_tokens=3)
     usage = second["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["total_tokens"] - 1
+
+
+def test_a_response_format_comes_before_tools_that_nobody_has_asked_for(server: Server) -> None:
+    """The model begins calls as text, so that it cannot be held to both."""
+    asked = {
+        "messages": [{"role": "user", "content": "Give me an object."}],
+        "response_format": {"type": "json_object"},
+    }
+    answer = ask(server, **asked)
+    assert answer["choices"][0]["message"]["content"].startswith("{")
+    reasons = [told["reason"] for told in answer["tenuto"]["diagnostics"] if told["what"] == "tools"]
+    assert len(reasons) == 1
+    assert reasons[0].startswith("the model cannot be held to a response format beside the server's ")
+    with server.client() as client:
+        tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+        refused = client.post("/v1/chat/completions", json={"model": "told", **asked, "tools": tools})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "response_format"
+
+
+def test_so_it_does_in_every_dialect_and_in_a_session_that_has_had_the_tools(server: Server) -> None:
+    session = {"session_id": "told-format"}
+    words = [{"role": "user", "content": "What time is it?"}]
+    ask(server, messages=words, tool_choice=CALL, parallel_tool_calls=False, max_tool_rounds=1, **session)
+    form = {"type": "json_object"}
+    answer = ask(server, messages=[{"role": "user", "content": "As an object."}], response_format=form, **session)
+    assert answer["choices"][0]["message"]["content"].startswith("{")
+    back = ask(server, messages=words, tool_choice=CALL, parallel_tool_calls=False, max_tool_rounds=1, **session)
+    assert [call["name"] for call in back["agentic_tool_calls"]] == ["clock__now"]
+    more = {"model": "told", "messages": words, "temperature": 1, "seed": 1}
+    with server.client() as client:
+        streamed = client.post(
+            "/v1/chat/completions", json={**more, "stream": True, "max_tokens": 300, "response_format": form}
+        )
+        chunks = [json.loads(line[6:]) for line in streamed.text.splitlines() if line.startswith("data: {")]
+        said = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+        assert said.startswith("{")
+        options = {"num_predict": 300, "temperature": 1, "seed": 1}
+        body = {"model": "told", "messages": words, "options": options, "format": "json", "stream": False}
+        ollama = client.post("/api/chat", json=body).raise_for_status().json()
+        assert ollama["message"]["content"].startswith("{")
+        asked = {"model": "told", "input": "Give me an object.", "text": {"format": form}}
+        response = client.post("/v1/responses", json={**asked, "max_output_tokens": 300}).raise_for_status().json()
+        assert response["output"][-1]["content"][0]["text"].startswith("{")
+        counted = client.post("/v1/responses/input_tokens", json=asked).raise_for_status().json()
+        assert counted["input_tokens"] == response["usage"]["input_tokens"]

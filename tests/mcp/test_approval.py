@@ -51,7 +51,7 @@ def asking_in(folder: Path, **said: str) -> Server:
     """A server with a tool, and what its entry says of it; not started."""
     config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], **said}}}
     (folder / "mcp.json").write_text(json.dumps(config))
-    return Server(folder, script(folder / "model.json", RULES), ("--mcp-config", str(folder / "mcp.json")))
+    return Server(folder, script(folder / "model.json", RULES, cells=32768), ("--mcp-config", str(folder / "mcp.json")))
 
 
 @pytest.fixture(params=["http", "stdio"])

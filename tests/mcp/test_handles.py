@@ -37,7 +37,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("handles")
     config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
     (folder / "mcp.json").write_text(json.dumps(config))
-    model = script(folder / "model.json", [*ASKING, *RULES])
+    model = script(folder / "model.json", [*ASKING, *RULES], cells=32768)
     server = Server(folder, model, ("--mcp-config", str(folder / "mcp.json"), "--api-key", "other"))
     try:
         yield server.start()
@@ -178,7 +178,7 @@ async def test_the_models_are_listed(way: tuple[str, str], owner: Server) -> Non
         ("run_get", {"run_id": "nobodys"}, "nobodys"),
         ("run_cancel", {"run_id": "nobodys"}, "nobodys"),
         ("run_cancel", {"run_id": 3}, "run_id"),
-        ("run_resume", {"run_id": "x"}, "give either a decision or results"),
+        ("run_resume", {"run_id": "x"}, "give one of decision, answer and results"),
         ("run_resume", {"run_id": "x", "decision": "maybe"}, "decision"),
         ("run_resume", {"run_id": "x", "results": []}, "results"),
         ("run_resume", {"run_id": "nobodys", "decision": "deny"}, "nobodys"),
@@ -207,7 +207,11 @@ async def test_a_session_is_read_as_a_resource(way: tuple[str, str], owner: Serv
             await client.read_resource("file:///etc/passwd")
         with pytest.raises(MCPError) as nowhere:
             await client.list_resources(cursor="nobodys")
-    assert [each.uri_template for each in templates] == ["session://{id}"]
+    assert [each.uri_template for each in templates] == [
+        "session://{id}",
+        "session://{id}/runs/{run}",
+        "model://{id}",
+    ]
     assert (newest.uri, newest.name) == (f"session://{id}", id)
     assert isinstance(contents, t.TextResourceContents)
     assert [item["text"] for item in json.loads(contents.text)["items"]] == ["one", "one"]
@@ -224,10 +228,10 @@ async def test_resources_come_in_pages(owner: Server) -> None:
     async with connected(owner, key="other") as client:
         first = await client.list_resources()
         second = await client.list_resources(cursor=first.next_cursor)
-    assert (len(first.resources), len(second.resources), second.next_cursor) == (50, 10, None)
-    assert {each.name for each in (*first.resources, *second.resources)} == {
-        f"page-{number:02}" for number in range(60)
-    }
+    assert (len(first.resources), len(second.resources), second.next_cursor) == (50, 11, None)
+    *sessions, model = (*first.resources, *second.resources)
+    assert {each.name for each in sessions} == {f"page-{number:02}" for number in range(60)}
+    assert model.uri == "model://model"
 
 
 async def test_nobody_reads_or_touches_what_is_another_principals(owner: Server) -> None:

@@ -160,7 +160,7 @@ async def test_a_client_hears_of_sessions_that_come_and_go(mode: str, transport:
         answer_of(await client.call_tool("chat", {"message": "x", "session_id": "told"}))
         await told.until(SESSION)
         listed = [resource.name for resource in (await client.list_resources()).resources]
-    assert listed == ["told", "brought"]
+    assert listed == ["told", "brought", "model"]
     assert told.news.count("sessions") == 1, "a further turn of a session leaves the list as it is"
 
 

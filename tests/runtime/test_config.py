@@ -8,8 +8,10 @@ from hypothesis import settings as checks
 from hypothesis import strategies as st
 
 from tenuto.errors import ConfigurationError
+from tenuto.pipelines.adapters import Adapter
 from tenuto.runtime.cli import _options
-from tenuto.runtime.config import CONFIG, Key, Settings, command_line, flag, load, takes_several, variable
+from tenuto.runtime.config import CONFIG, Settings, command_line, flag, load, takes_several, variable
+from tenuto.runtime.setting_values import Key
 
 SAMPLES: dict[str, tuple[str, str, Any]] = {
     # field: (as a flag or variable, as TOML, as it is then)
@@ -34,6 +36,12 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "port": ("0", "0", 0),
     "api_key": ("sesame", '"sesame"', ("sesame",)),
     "keys": ('{"key": "k", "person": true}', '[{key = "k", person = true}]', (Key(key="k", person=True),)),
+    "public_url": ("http://127.0.0.1:8420/", '"http://127.0.0.1:8420/"', "http://127.0.0.1:8420"),
+    "oauth_issuer": (
+        "https://login.example.org/realm",
+        '["https://login.example.org/realm"]',
+        ("https://login.example.org/realm",),
+    ),
     "allowed_hosts": ("box.local", '["box.local"]', ("box.local",)),
     "allowed_origins": ("https://a.example", '["https://a.example"]', ("https://a.example",)),
     "max_head_bytes": ("32KiB", '"32KiB"', 32 << 10),
@@ -50,7 +58,9 @@ SAMPLES: dict[str, tuple[str, str, Any]] = {
     "mcp_config": ("/tmp/mcp.json", '"/tmp/mcp.json"', Path("/tmp/mcp.json")),
     "prompts": ("/tmp/prompts", '"/tmp/prompts"', Path("/tmp/prompts")),
     "mmproj": ("/tmp/mmproj.gguf", '"/tmp/mmproj.gguf"', Path("/tmp/mmproj.gguf")),
+    "lora": ("terse=/tmp/t.gguf@0.5", '{terse = "/tmp/t.gguf@0.5"}', (("terse", Adapter(Path("/tmp/t.gguf"), 0.5)),)),
     "default_tools": ("none", '"none"', "none"),
+    "tool_share": ("0.5", "0.5", 0.5),
     "agent_permission": ("deny", '"deny"', "deny"),
     "egress": ("public", '"public"', "public"),
     "max_tool_rounds": ("0", "0", 0),
@@ -94,6 +104,9 @@ def test_every_setting_has_a_help_text() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_setting_can_be_given_as_a_flag_a_variable_and_a_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, toml, value = SAMPLES[name]
+    if name == "oauth_issuer":  # means nothing alone
+        monkeypatch.setenv("TENUTO_PUBLIC_URL", "https://llm.example.org")
+        monkeypatch.setenv("TENUTO_API_KEY", "k")
     assert getattr(load(), name) != value
     assert getattr(load(as_flag(name, text)), name) == value
     Path("tenuto.toml").write_text(f"{name} = {toml}\n")
@@ -271,3 +284,22 @@ def test_switches_are_options_without_a_value() -> None:
 
 def test_a_tool_call_format_without_a_model_is_for_all() -> None:
     assert load({"tool_format": ("hermes", "llama*=llama3")}).tool_format == (("*", "hermes"), ("llama*", "llama3"))
+
+
+def test_access_tokens_are_taken_only_for_a_url_that_is_set() -> None:
+    with pytest.raises(ConfigurationError, match=r"--oauth-issuer .*needs --public-url"):
+        load({"oauth_issuer": ("https://login.example.org",)})
+
+
+def test_a_public_url_or_other_machines_need_a_key_or_an_issuer() -> None:
+    url, issuer = "https://llm.example.org", ("https://login.example.org",)
+    with pytest.raises(ConfigurationError, match=r"--public-url .*lets others in"):
+        load({"public_url": url})
+    settings = load({"public_url": f"{url}/", "oauth_issuer": issuer, "host": "0.0.0.0"})
+    assert (settings.public_url, settings.oauth_issuer) == (url, issuer)
+
+
+@pytest.mark.parametrize("issuer", ["login.example.org", "http://login.example.org", "https://u@h", "https://h/?a=b"])
+def test_an_issuer_that_anybody_could_be_is_refused(issuer: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"--oauth-issuer"):
+        load({"public_url": "https://llm.example.org", "oauth_issuer": (issuer,)})

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import ConfigDict, Field
 
+from tenuto.access_errors import InsufficientScope, IssuerUnavailable
 from tenuto.errors import (
     AlreadyDecided,
     BodyTooLarge,
@@ -77,6 +78,8 @@ ANTHROPIC: ErrorTable = {
     UnknownPrevious: WireError(400, "invalid_request_error"),
     Unauthenticated: WireError(401, "authentication_error"),
     Forbidden: WireError(403, "permission_error"),
+    InsufficientScope: WireError(403, "permission_error"),
+    IssuerUnavailable: _BUSY,
     NotFound: WireError(404, "not_found_error"),
     LegNotFound: WireError(404, "not_found_error"),
     UnknownUrl: WireError(404, "not_found_error"),

@@ -5,6 +5,7 @@ https://platform.openai.com/docs/guides/error-codes
 
 from pydantic import ConfigDict, Field
 
+from tenuto.access_errors import InsufficientScope, IssuerUnavailable
 from tenuto.errors import (
     AlreadyDecided,
     BodyTooLarge,
@@ -69,6 +70,8 @@ OPENAI: ErrorTable = {
     UnknownPrevious: WireError(400, "invalid_request_error"),
     Unauthenticated: WireError(401, "authentication_error", "invalid_api_key"),
     Forbidden: WireError(403, "permission_error"),
+    InsufficientScope: WireError(403, "permission_error"),
+    IssuerUnavailable: WireError(503, "server_error"),
     NotFound: WireError(404, "not_found_error"),
     LegNotFound: WireError(404, "invalid_request_error", None, lambda e: f"Response with id {e.name!r} not found."),
     UnknownUrl: WireError(404, "invalid_request_error"),

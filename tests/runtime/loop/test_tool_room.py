@@ -8,6 +8,7 @@ from tenuto.errors import ContextTooLong, InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop.requests import ToolSelection
 from tenuto.runtime.loop.tool_room import ToolRoom
+from tenuto.runtime.loop.turn_options import Defaults
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 from tests.runtime.loop.conftest import Open
 from tests.runtime.loop.house import codec, says
@@ -30,7 +31,11 @@ class Many:
         return ToolResult(name)
 
 
-SMALL: dict[str, Any] = {"script": {"cells": CELLS}, "servers": ["calculator", "many"]}
+SMALL: dict[str, Any] = {
+    "script": {"cells": CELLS},
+    "servers": ["calculator", "many"],
+    "defaults": Defaults(tool_share=1.0),
+}
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tenuto.runtime.loop.events import (
     ToolStatus,
 )
 from tenuto.sessions.items import ToolCall
-from tenuto.tools.names import SEPARATOR
+from tenuto.tools.names import parted
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Blocks:
     def _made(self, call: ToolCall, served: Mapping[str, tuple[str, str]]) -> Iterator[Piece]:
         """A call that the server makes."""
         self._told.add(call.id)
-        server, name = served.get(call.name) or _parted(call.name)
+        server, name = served.get(call.name) or parted(call.name)
         yield from self._begin(
             McpToolUseBlock(type="mcp_tool_use", id=call.id, name=name, server_name=server, input={})
         )
@@ -163,11 +163,6 @@ def _result(event: ToolReturned) -> McpToolResultBlock:
     said = [TextBlock(type="text", text=event.result)]
     is_error = event.status is not ToolStatus.COMPLETED
     return McpToolResultBlock(type="mcp_tool_result", tool_use_id=event.call.id, is_error=is_error, content=said)
-
-
-def _parted(exported: str) -> tuple[str, str]:
-    server, _, name = exported.partition(SEPARATOR)
-    return server, name
 
 
 def _input(text: str) -> dict[str, object]:

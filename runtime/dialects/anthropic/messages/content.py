@@ -19,7 +19,7 @@ from tenuto.sessions.items import (
     ToolResultItem,
     UserItem,
 )
-from tenuto.tools.names import exported_name
+from tenuto.tools.names import called_name
 
 _LONGEST_URL = 8192
 
@@ -211,7 +211,7 @@ def _made(block: InputBlock, path: str) -> ToolCall:
     if not block.server_name:
         raise InvalidRequest(f"{path}.server_name: field required", f"{path}.server_name")
     call = _call(block, path)
-    return replace(call, name=exported_name(block.server_name, call.name), server=True)
+    return replace(call, name=called_name(block.server_name, call.name), server=True)
 
 
 def _text_of(block: InputBlock, path: str) -> str:

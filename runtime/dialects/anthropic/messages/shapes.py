@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.schema.answers import RunStateAnswer, ServerCallAnswer
+from tenuto.runtime.schema.questions import QuestionAnswer
 from tenuto.runtime.schema.usage import CacheUseAnswer
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn"]
@@ -215,6 +216,18 @@ class MessageToolApproval(Shape):
     expires_at: float
 
 
+class MessageInput(Shape):
+    """An MCP server asks something in the middle of a call: for those who ask for such events."""
+
+    type: Literal["agentic_input_required"]
+    input_id: str | None
+    session_id: str
+    round: int
+    tool_name: str
+    question: QuestionAnswer
+    expires_at: float
+
+
 STREAMED = (
     MessageStart,
     BlockStart,
@@ -225,4 +238,5 @@ STREAMED = (
     Ping,
     MessageToolProgress,
     MessageToolApproval,
+    MessageInput,
 )

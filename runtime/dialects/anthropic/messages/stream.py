@@ -17,6 +17,7 @@ from tenuto.runtime.dialects.anthropic.messages.shapes import (
     McpToolUseBlock,
     MessageAnswer,
     MessageDelta,
+    MessageInput,
     MessageStart,
     MessageStop,
     MessageToolApproval,
@@ -30,9 +31,9 @@ from tenuto.runtime.dialects.anthropic.messages.shapes import (
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.http.sse import frame, json_line, one_line
 from tenuto.runtime.loop.events import Answer, RunEvent, RunPaused, ToolCalling, ToolReturned
+from tenuto.runtime.schema.questions import question_answer
+from tenuto.sessions.questions import Question
 from tenuto.sessions.records import PauseReason, RunStatus
-
-_ASKS = (PauseReason.APPROVAL, PauseReason.INPUT)
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%s:%s}}\n\n'
 _PIECES: dict[type[AnswerBlock], bytes] = {
@@ -90,7 +91,9 @@ class EventEncoder:
             case ToolReturned():
                 told = self._progress(event, content=event.result, status=event.status)
                 return told + self._encoded(self._blocks.take(event))
-            case RunPaused() if event.reason in _ASKS:
+            case RunPaused(question=Question() as question):
+                return self._input(event, question)
+            case RunPaused(reason=PauseReason.APPROVAL):
                 return self._approval(event)
             case _:
                 return self._encoded(self._blocks.take(event))
@@ -155,6 +158,21 @@ class EventEncoder:
                 round=pause.round,
                 tool_name=call.name,
                 arguments=_parsed(call.arguments),
+                expires_at=pause.expires_at,
+            )
+        )
+
+    def _input(self, pause: RunPaused, question: Question) -> bytes:
+        if not self._named:
+            return b""
+        return _event(
+            MessageInput(
+                type="agentic_input_required",
+                input_id=pause.pause_id,
+                session_id=self._session_id,
+                round=pause.round,
+                tool_name=pause.calls[0].name,
+                question=question_answer(question),
                 expires_at=pause.expires_at,
             )
         )

@@ -22,6 +22,7 @@ from tenuto.runtime.dialects.openai.chat.shapes import (
     Delta,
     FinishReason,
     FunctionDelta,
+    InputFields,
     ProgressData,
     ProgressFields,
     RunFields,
@@ -45,9 +46,9 @@ from tenuto.runtime.loop.events import (
     ToolCalling,
     ToolReturned,
 )
+from tenuto.runtime.schema.questions import question_answer
+from tenuto.sessions.questions import Question
 from tenuto.sessions.records import PauseReason, RunStatus
-
-_ASKS = (PauseReason.APPROVAL, PauseReason.INPUT)
 
 
 def failed(exc: TenutoError) -> bytes:
@@ -122,7 +123,9 @@ class ChunkEncoder:
                 return self._progress(event)
             case ToolReturned():
                 return self._progress(event, content=event.result, status=event.status)
-            case RunPaused() if event.reason in _ASKS:
+            case RunPaused(question=Question() as question):
+                return self._input(event, question)
+            case RunPaused(reason=PauseReason.APPROVAL):
                 return self._approval(event)
             case RunPaused() | RunDone() | RoundEnded():
                 return b""
@@ -216,6 +219,22 @@ class ChunkEncoder:
             round=pause.round,
             tool=AskedTool(source="mcp", kind="custom", label=call.name, name=call.name),
             arguments=_parsed(call.arguments),
+            expires_at=pause.expires_at,
+        )
+        return self._frame(fields, event=fields.type)
+
+    def _input(self, pause: RunPaused, question: Question) -> bytes:
+        if not self._named:
+            return b""
+        call = pause.calls[0]
+        fields = InputFields(
+            choices=[],
+            type="agentic_input_required",
+            input_id=pause.pause_id,
+            session_id=self._session_id,
+            round=pause.round,
+            tool=AskedTool(source="mcp", kind="custom", label=call.name, name=call.name),
+            question=question_answer(question),
             expires_at=pause.expires_at,
         )
         return self._frame(fields, event=fields.type)

@@ -11,6 +11,7 @@ from tenuto.runtime.dialects.openai.logprobs import LogprobsAnswer
 from tenuto.runtime.dialects.openai.usage import UsageAnswer
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.schema.answers import RunStateAnswer, ServerCallAnswer
+from tenuto.runtime.schema.questions import QuestionAnswer
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 
@@ -187,4 +188,21 @@ class ToolApprovalRequired(ApprovalFields, ChunkEnvelope):
     """A call waits for a person's answer. Also a chunk, for those who do not look at events' names."""
 
 
-STREAMED = (ChatChunk, ToolCallProgress, ToolApprovalRequired)
+class InputFields(Shape):
+    """What is the own of the event `agentic_input_required`."""
+
+    choices: list[ChunkChoice] = Field(max_length=0)
+    type: Literal["agentic_input_required"]
+    input_id: str | None
+    session_id: str
+    round: int
+    tool: AskedTool
+    question: QuestionAnswer
+    expires_at: float
+
+
+class InputRequired(InputFields, ChunkEnvelope):
+    """An MCP server asks something in the middle of a call. Also a chunk, as the others are."""
+
+
+STREAMED = (ChatChunk, ToolCallProgress, ToolApprovalRequired, InputRequired)

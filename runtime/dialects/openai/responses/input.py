@@ -20,7 +20,7 @@ from tenuto.sessions.items import (
     ToolResultItem,
     UserItem,
 )
-from tenuto.tools.names import exported_name
+from tenuto.tools.names import called_name
 
 _TEXTS = ("text", "input_text", "output_text", "reasoning_text", "summary_text")
 
@@ -155,7 +155,7 @@ class _Reader:
         output = "\n".join(part.text or "" for part in item.output or ())
         if item.output is None and item.error is None:
             return  # it was never made
-        call = ToolCall(item.id or path, exported_name(item.server_label, item.name), item.arguments or "", server=True)
+        call = ToolCall(item.id or path, called_name(item.server_label, item.name), item.arguments or "", server=True)
         clients = self._calls
         text = output if item.error is None else _error_text(item.error)
         result = ToolResultItem(call.id, call.name, text, is_error=item.error is not None, server=True)

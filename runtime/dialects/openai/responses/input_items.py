@@ -34,7 +34,7 @@ from tenuto.sessions.items import (
     UserItem,
 )
 from tenuto.sessions.parts import Part, parts_at
-from tenuto.tools.names import SEPARATOR
+from tenuto.tools.names import parted
 
 
 def items_of(items: Sequence[Item], name: str, callables: Mapping[str, ClientTool]) -> list[ListedItem]:
@@ -104,7 +104,7 @@ def _call(
 
 
 def _server_call(call: ToolCall, result: ToolResultItem | None, id: str) -> McpCallItem:
-    label, _, name = call.name.partition(SEPARATOR)
+    label, name = parted(call.name)
     error = None
     if result is not None and result.is_error:
         error = McpError(type="mcp_tool_execution_error", content=[{"type": "text", "text": result.text}])

@@ -35,7 +35,7 @@ from tenuto.runtime.loop.events import (
 )
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
-from tenuto.tools.names import SEPARATOR
+from tenuto.tools.names import parted
 
 GrowingT = TypeVar("GrowingT", bound=Growing)
 
@@ -171,10 +171,7 @@ class Output:
         if exported in self._renamed:
             return self._renamed[exported]
         found = self._servers.get(exported)
-        if found is not None:
-            return found.server, found.tool.spec.name
-        label, _, name = exported.partition(SEPARATOR)
-        return label, name
+        return parted(exported) if found is None else (found.server, found.tool.spec.name)
 
     def _id(self, kind: str) -> str:
         return f"{kind}_{self._name}{len(self._items):04x}"
