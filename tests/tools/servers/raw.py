@@ -58,6 +58,9 @@ for line in sys.stdin:
         sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}\n')
         sys.stdout.flush()
     elif method == "tools/call":
+        if odd == "rubbish":
+            sys.stderr.write("complaint, the last\n")
+            sys.stderr.flush()
         say({"id": number, "result": {"content": [{"type": "text", "text": "well"}]}})
     elif odd == "strict":
         sys.exit("initialize comes first")
