@@ -166,7 +166,10 @@ def to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """The `tojson` of Hugging Face's templates: plain JSON, no HTML escapes. What holds a placeholder becomes one."""
+    """The `tojson` of Hugging Face's templates: plain JSON, no HTML escapes. What holds a placeholder becomes one. What
+    a filter yields is a list, as it is in llama.cpp's own templates."""
+    if isinstance(value, Iterator):
+        value = list(value)
     if isinstance(value, Arguments):
         return value.raw
     if isinstance(value, Placeholder) and value.raw:

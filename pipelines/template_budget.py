@@ -1,6 +1,6 @@
 """What a rendering may cost: operations, and the bytes that they touch or make. No template engine but its error."""
 
-from collections.abc import Iterable, Mapping, Set, Sized
+from collections.abc import Iterable, Mapping, Sequence, Set, Sized
 from typing import Any
 
 from jinja2 import TemplateRuntimeError
@@ -21,14 +21,17 @@ class Overrun(TemplateRuntimeError):
 class Budget:
     """What is left for one rendering. It grows with the conversation that is rendered.
 
-    Lists and mappings that a template sees never change, so each is weighed once; it is held, that no other gets its
-    id. A list that holds another one twice weighs twice as much, as it would when it is printed.
+    Each list and mapping is weighed once; those that the template makes, anew after it has changed one. They are held,
+    that no other gets their ids. A list that holds another one twice weighs twice as much, as it would when it is
+    printed. What is rendered never changes.
     """
 
     def __init__(self, inputs: Iterable[object] = ()) -> None:
         self._weights: dict[int, tuple[object, int]] = {}
+        self._inputs: dict[int, tuple[object, int]] = {}
         self._left = self._whole = _BASE
         self._left = self._whole = _BASE + _PER_BYTE * sum(map(self.weigh, inputs))
+        self._inputs, self._weights = self._weights, {}
 
     def spend(self, units: int = 1) -> None:
         """Take some of it.
@@ -55,7 +58,7 @@ class Budget:
             return _NODE + len(value)
         if value is None or not isinstance(value, (dict, list, tuple, Mapping, Set)):
             return _NODE + 8 * len(value) if isinstance(value, Sized) else _NODE
-        known = self._weights.get(id(value))
+        known = self._weights.get(id(value)) or self._inputs.get(id(value))
         if known is None:
             self.spend()
             weight = _NODE + sum(map(self.weigh, value))
@@ -63,6 +66,35 @@ class Budget:
                 weight += sum(map(self.weigh, value.values()))
             known = self._weights[id(value)] = (value, weight)
         return known[1]
+
+    def may_change(self, value: list[Any]) -> bool:
+        """Whether the template has made this list itself."""
+        return id(value) not in self._inputs
+
+    def change(self, changed: list[Any], added: Sequence[object]) -> None:
+        """Pay for a change of a list that the template has made, before it is made.
+
+        Raises:
+            Overrun: the list would hold itself, so that its text had no end that can be told.
+        """
+        self.spend_bytes(8 * len(changed))
+        if any(self._holds(value, changed) for value in added):
+            raise Overrun("the model's chat template puts a list into itself")
+        self._weights.clear()
+
+    def _holds(self, value: object, wanted: list[Any]) -> bool:
+        seen: set[int] = set()
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            if one is wanted:
+                return True
+            if not isinstance(one, (list, tuple, Mapping, Set)) or id(one) in seen or id(one) in self._inputs:
+                continue
+            seen.add(id(one))
+            self.spend_bytes(8 * len(one))
+            waiting += one.values() if isinstance(one, Mapping) else one
+        return False
 
 
 def bits(value: Any) -> int:

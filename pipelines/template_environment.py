@@ -33,6 +33,8 @@ _CHEAP = frozenset(
 _CALL = 8
 """Units; most are calls of macros, with a frame of their own."""
 _SCANNING = frozenset({"copy", "count", "index"})
+_CHANGING = frozenset({"append", "pop"})
+"""What templates do to lists of their own, as Kimi's do to remember the ids of calls."""
 
 
 class BoundedTemplate:
@@ -88,7 +90,10 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """A text has the attributes of any text: a template does not see what stands behind a message's."""
+        """A text has the attributes of any text: a template does not see what stands behind a message's. Of what can
+        change, only a list that the template has made does."""
+        if type(obj) is list and attr in _CHANGING:
+            return self._budget.may_change(obj)
         return super().is_safe_attribute(obj, attr, value) and not (isinstance(obj, str) and not hasattr(str, attr))
 
     def begin(self, budget: Budget) -> None:
@@ -157,6 +162,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             touched += grown(budget, owner, given) if grown else 0
         elif name in _SCANNING:
             touched += budget.weigh(owner)
+        elif isinstance(owner, list) and name in _CHANGING:
+            budget.change(owner, given)
         budget.spend_bytes(touched)
 
     def _paid(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

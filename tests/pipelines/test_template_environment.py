@@ -48,6 +48,11 @@ HOSTILE = {
     "a batch": "{{ [1] | batch(10**9, 0) | list }}",
     "a search": "{% set t = 'x' * 10000000 %}{% for i in range(99999) %}{% if 'xy' in t %}{% endif %}{% endfor %}",
     "a cut": "{% set l = range(99999) | list %}{% for i in range(99999) %}{% set k = l[1:] %}{% endfor %}",
+    "a list that grows while it is gone through": "{% set l = [1] %}{% for i in l %}{% set _ = l.append(i) %}"
+    "{% endfor %}",
+    "a list that holds itself": "{% set l = [] %}{% set _ = l.append([l]) %}{{ l }}",
+    "a list that grows after it was weighed": "{% set a = [] %}{% set b = [a] * 9999 %}{% if b | join %}{% endif %}"
+    "{% set _ = a.append('x' * 30000) %}{{ b | tojson }}",
     "a recursive loop": "{% for a in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth0 < 60 }}{% endfor %}",
 }
 BOUND_S = 15.0
@@ -77,6 +82,20 @@ def test_a_long_conversation_has_room_in_proportion(embedded_template: str) -> N
     items: list[Item] = [UserItem("hello"), AssistantItem("hi")] * 5000
     rendered = ChatTemplate(embedded_template, {}).suffix([], items, [])
     assert len(rendered.items) == len(items)
+
+
+def test_a_template_may_change_the_lists_that_it_has_made() -> None:
+    kept = "{% set n = namespace(k=[]) %}{% for m in messages %}{% set _ = n.k.append(loop.index) %}{% endfor %}"
+    told = "{% if n.k.pop(0) != 1 or n.k | length != messages | length - 1 %}{{ raise_exception('else') }}{% endif %}"
+    assert ChatTemplate(kept + told + TALK, {}).suffix([], [UserItem("one"), UserItem("two")], []).items
+
+
+@pytest.mark.parametrize(
+    "change", ["messages.append(messages[0])", "messages.pop()", "messages[0].clear()", "[1].sort()"]
+)
+def test_a_template_changes_nothing_else(change: str) -> None:
+    with pytest.raises((ModelLoadFailed, TemplateFailed), match="unsafe"):
+        ChatTemplate("{% set _ = " + change + " %}" + TALK, {}).suffix([], [UserItem("hello")], [])
 
 
 @pytest.mark.parametrize(
