@@ -46,11 +46,9 @@ class NestedCall(CallReadWhole):
         properties = held.get("properties")
         known = properties if isinstance(properties, dict) else {}
         more = held.get("additionalProperties", {})
-        if len({key for key, _ in members}) < len(members):
-            raise ValueError("an argument stands there twice")
         parts = (
             f"{json.dumps(key, ensure_ascii=False)}: {self._value(value, known.get(key, more), root)}"
-            for key, value in members
+            for key, value in dict(members).items()  # as in JSON, the last of a name counts
         )
         return f"{{{', '.join(parts)}}}"
 
@@ -69,11 +67,16 @@ class NestedCall(CallReadWhole):
 
 
 class _Tags:
-    """What is left of a text while its tags are read."""
+    """What is left of a text while its tags are read.
+
+    No value holds the mark, so a closer closes what was opened last, whatever it names: where keys are free, no grammar
+    can hold it to the same name.
+    """
 
     def __init__(self, mark: str, text: str) -> None:
         self.left = text
         self._open = re.compile(rf"\s*{re.escape(mark)}<({KEY.pattern})>")
+        self._closed = re.compile(rf"{re.escape(mark)}</{KEY.pattern}>")
         self._mark = mark
 
     def members(self, depth: int) -> list[_Member]:
@@ -88,15 +91,15 @@ class _Tags:
         return found
 
     def _inside(self, key: str, depth: int) -> str | list[_Member]:
-        closer = f"{self._mark}</{key}>"
         text, mark, _ = self.left.partition(self._mark)
         value: str | list[_Member] = text
-        if mark and not self.left.startswith(closer, len(text)):
+        if mark and not self.left.startswith("</", len(text) + len(mark)):
             if text.strip():
                 raise ValueError(f"text and tags stand in the argument {key} beside each other")
             value = self.members(depth + 1)
             text = self.left[: len(self.left) - len(self.left.lstrip())]
-        if not self.left.startswith(closer, len(text)):
+        closed = self._closed.match(self.left, len(text))
+        if closed is None:
             raise ValueError(f"the argument {key} is not closed")
-        self.left = self.left[len(text) + len(closer) :]
+        self.left = self.left[closed.end() :]
         return value

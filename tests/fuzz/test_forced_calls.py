@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.held import force_calls
-from tests.pipelines.schemas import ARGUMENTS, some
+from tests.pipelines.schemas import ARGUMENTS, FREE, some
 from tests.pipelines.tiny_chat import CALLING, load_tiny
 
 SCHEMAS = 200
@@ -18,4 +18,4 @@ SCHEMAS = 200
 async def test_every_forced_call_is_valid_by_its_tool(name: str, tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"the schemas of seed {seed}")
-    await force_calls(load_tiny(tmp_path / "tiny.gguf", name), some(ARGUMENTS, SCHEMAS, seed))
+    await force_calls(load_tiny(tmp_path / "tiny.gguf", name), [*FREE, *some(ARGUMENTS, SCHEMAS, seed)])

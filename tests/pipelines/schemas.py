@@ -68,6 +68,11 @@ INNER = st.recursive(
 )
 ANSWERS = st.one_of(objects(INNER), referring(LEAVES), arrays(INNER), LEAVES)
 ARGUMENTS = st.one_of(objects(INNER), referring(LEAVES))
+FREE: list[JsonObject] = [
+    {"type": "object"},
+    {"type": "object", "properties": {"a": {"type": "object"}}, "required": ["a"]},
+]
+"""Arguments of any names, as those of a schema that cannot be held to are."""
 
 
 def some(strategy: st.SearchStrategy[JsonObject], count: int, chosen: int = 20_26) -> list[JsonObject]:

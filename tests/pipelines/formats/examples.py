@@ -164,7 +164,7 @@ EXAMPLES = {
     "minimax-m3": Example(
         _m3('@<invoke name="f">@<a>b@</a>@</invoke>\n'),
         _m3('@<invoke name="f">@<a>b@</a>@</invoke>\n', '@<invoke name="g">@<n>1@</n>@</invoke>\n'),
-        _m3('@<invoke name="f">@<a>b@</b>@</invoke>\n'),
+        _m3('@<invoke name="f">@<a>b@<c>d@</c>@</a>@</invoke>\n'),
         loose="]<]minimax[>",
     ),
     "granite": Example(
