@@ -62,7 +62,7 @@ from tenuto.tools.builtin import Calculator, Clock, Notes
 from tenuto.tools.egress import Egress
 from tenuto.tools.host import Host
 from tenuto.tools.host.requested import RequestedServers
-from tenuto.tools.mcp_config import ServerConfig, read_mcp_config, with_logins
+from tenuto.tools.mcp_config import ServerConfig, kept_in, read_mcp_config
 from tenuto.tools.registry import Registry
 
 TOOLS_START_S = 10.0
@@ -104,7 +104,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         pool = Pool()
         stack.push_async_callback(pool.close)
 
-        configs = with_logins(read_mcp_config(settings.mcp_config), settings.data_dir) if settings.mcp_config else ()
+        configs = kept_in(read_mcp_config(settings.mcp_config), settings.data_dir) if settings.mcp_config else ()
         news = News()
         directory = Directory(store, implicit_ttl_s=settings.implicit_session_s)
         host, registry = await _tools(configs, Notebooks(directory, store), news, pool, stack)

@@ -2,8 +2,8 @@
 
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
 `timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern), `oauth`, `headers_command`,
-`bearer_command`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and `max_concurrency` of
-those tools alone. `gateway` says what MCP clients see.
+`bearer_command`, `sandbox`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and
+`max_concurrency` of those tools alone. `gateway` says what MCP clients see.
 """
 
 import json
@@ -13,15 +13,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from tenuto.errors import ConfigurationError
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.egress import Egress
-from tenuto.tools.gateway import Gateway, GatewayEntry, gateway
+from tenuto.tools.gateway import Gateway, gateway
 from tenuto.tools.mcp_credentials import HeaderCommand, OAuthEntry, OAuthSettings, words_of
+from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind
+from tenuto.tools.mcp_sandbox import Sandbox, sandbox
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
 
@@ -31,20 +33,13 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OTHERS_KEYS = frozenset({"description", "autoApprove", "alwaysAllow", "timeout", "icon"})
 """Keys that other programs read in the same file; they mean nothing to us."""
 
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Calls = Annotated[int, Field(ge=1, le=1024)]
-HttpKind = Literal["auto", "http", "sse"]
-"""How a server is spoken to over HTTP: `auto` tries streamable HTTP first, and SSE where the server refuses that."""
-
-Era = Literal["auto", "legacy", "modern"]
-"""Which protocol: `legacy` is up to 2025-11-25, with a handshake, `modern` from 2026-07-28 on. `auto` finds out."""
-
 
 @dataclass(frozen=True, slots=True)
 class StdioTarget:
     """A program to start. Its arguments and its environment may hold secrets, so they are not shown.
 
-    `expanded` is what variables of the environment gave to the arguments.
+    `expanded` is what variables of the environment gave to the arguments. `sandbox` confines it; None: it may do what
+    this server may.
     """
 
     command: str
@@ -52,6 +47,7 @@ class StdioTarget:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     expanded: tuple[str, ...] = field(default=(), repr=False)
+    sandbox: Sandbox | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,48 +111,6 @@ class ServerConfig:
         return max([self.timeout_s, *(each.timeout_s or 0 for _, each in self.tools)])
 
 
-class _ToolEntry(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    permission: Permission | None = None
-    timeout_s: Seconds | None = None
-    max_concurrency: Calls | None = None
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    command: str | None = Field(None, min_length=1)
-    args: list[str] = []
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    url: str | None = None
-    headers: dict[str, str] = {}
-    type: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
-    transport: Literal["stdio", "http", "streamable-http", "streamableHttp", "streamable_http", "sse"] | None = None
-    oauth: OAuthEntry | Literal[False] | None = None
-    headers_command: str | list[str] | None = Field(
-        None, validation_alias=AliasChoices("headers_command", "headersCommand", "headersHelper")
-    )
-    bearer_command: str | list[str] | None = Field(
-        None, validation_alias=AliasChoices("bearer_command", "bearerCommand")
-    )
-    permission: Permission | dict[str, Permission] | None = None
-    timeout_s: Seconds = 120.0
-    start_timeout_s: Seconds = 60.0
-    max_concurrency: Calls = 8
-    disabled: bool = False
-    era: Era = "auto"
-    gateway: bool | GatewayEntry = True
-    tools: dict[str, _ToolEntry] = {}
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    mcp_servers: dict[str, dict[str, Any]] = Field(alias="mcpServers")
-
-
 def read_mcp_config(path: Path, environ: Mapping[str, str] = os.environ) -> tuple[ServerConfig, ...]:
     """Read the file; servers stand in its order.
 
@@ -170,14 +124,16 @@ def read_mcp_config(path: Path, environ: Mapping[str, str] = os.environ) -> tupl
     return parse_mcp_config(text, str(path), environ)
 
 
-def with_logins(configs: Sequence[ServerConfig], data_dir: Path) -> tuple[ServerConfig, ...]:
-    """The same servers, with their logins kept in a data folder."""
+def kept_in(configs: Sequence[ServerConfig], data_dir: Path) -> tuple[ServerConfig, ...]:
+    """The same servers, with their logins and the homes of their sandboxes in a data folder."""
 
     def kept(config: ServerConfig) -> ServerConfig:
-        target = config.target
-        if not isinstance(target, HttpTarget) or target.oauth is None:
-            return config
-        return replace(config, target=replace(target, oauth=target.oauth.kept_in(data_dir, config.name)))
+        match config.target:
+            case HttpTarget(oauth=OAuthSettings() as oauth) as http:
+                return replace(config, target=replace(http, oauth=oauth.kept_in(data_dir, config.name)))
+            case StdioTarget(sandbox=Sandbox() as own) as stdio:
+                return replace(config, target=replace(stdio, sandbox=own.kept_in(data_dir, config.name)))
+        return config
 
     return tuple(map(kept, configs))
 
@@ -195,7 +151,7 @@ def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.env
     if not isinstance(value, dict):
         raise ConfigurationError(f"{source}: must be a JSON object with mcpServers")
     try:
-        file = _File.model_validate(value)
+        file = File.model_validate(value)
     except ValidationError as exc:
         raise ConfigurationError(f"{source}: {_first_problem(exc)}") from exc
     configs: dict[str, ServerConfig] = {}
@@ -219,7 +175,7 @@ class _Reading:
         if not label or len(name) > 48:
             self._refuse("a server's name has 1 to 48 characters")
         try:
-            entry = _Entry.model_validate(raw)
+            entry = Entry.model_validate(raw)
         except ValidationError as exc:
             self._refuse(_first_problem(exc))
         unknown = sorted(set(entry.model_extra or {}) - _OTHERS_KEYS)
@@ -240,12 +196,14 @@ class _Reading:
             ),
         )
 
-    def _target(self, entry: _Entry) -> StdioTarget | HttpTarget:
+    def _target(self, entry: Entry) -> StdioTarget | HttpTarget:
         """A disabled entry is taken as it is written: its variables need not be set."""
         if (entry.command is None) == (entry.url is None):
             self._refuse("give either 'command' or 'url'")
         expand = (lambda _field, value: value) if entry.disabled else self._expand
         if entry.url is not None:
+            if entry.sandbox is not False:
+                self._refuse("sandbox: is for a 'command', not for a 'url'")
             headers = {name: expand(f"headers.{name}", value) for name, value in entry.headers.items()}
             url = expand("url", entry.url)
             if not url.startswith(("http://", "https://")):
@@ -266,9 +224,16 @@ class _Reading:
                 for found in _VARIABLE.finditer(each)
                 if found[1] in self.environ
             ),
+            sandbox=self._sandbox(entry, expand),
         )
 
-    def _command(self, entry: _Entry) -> HeaderCommand | None:
+    def _sandbox(self, entry: Entry, expand: Callable[[str, str], str]) -> Sandbox | None:
+        try:
+            return sandbox(entry.sandbox, expand)
+        except ValueError as exc:
+            self._refuse(f"sandbox: {exc}")
+
+    def _command(self, entry: Entry) -> HeaderCommand | None:
         given = entry.headers_command if entry.bearer_command is None else entry.bearer_command
         if given is None:
             return None
@@ -277,7 +242,7 @@ class _Reading:
         except ValueError as exc:
             self._refuse(f"headers_command: {exc}")
 
-    def _oauth(self, entry: _Entry, expand: Callable[[str, str], str]) -> OAuthSettings | None:
+    def _oauth(self, entry: Entry, expand: Callable[[str, str], str]) -> OAuthSettings | None:
         """A server that wants no login never asks, so it is ready for one unless the entry says otherwise."""
         if entry.oauth is False:
             return None
@@ -297,7 +262,7 @@ class _Reading:
             callback_port=given.callback_port,
         )
 
-    def _kind(self, entry: _Entry) -> HttpKind:
+    def _kind(self, entry: Entry) -> HttpKind:
         """How it is spoken to; other programs write it under either name, in several spellings."""
         match entry.type or entry.transport:
             case None:
@@ -327,7 +292,7 @@ class _Reading:
         raise ConfigurationError(f"{self.place}: {problem}")
 
 
-def _rules(entry: _Entry) -> Rules:
+def _rules(entry: Entry) -> Rules:
     """What `tools` says of a tool comes before what `permission` says of all."""
     of_tools = tuple((pattern, each.permission) for pattern, each in entry.tools.items() if each.permission is not None)
     match entry.permission:

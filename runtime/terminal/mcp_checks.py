@@ -10,7 +10,7 @@ from tenuto.runtime.terminal.client import Refused, Remote, is_missing
 from tenuto.runtime.terminal.report import Section
 from tenuto.tools.host import Failure, Host, Status
 from tenuto.tools.host.server import McpServer
-from tenuto.tools.mcp_config import ServerConfig, StdioTarget, read_mcp_config, with_logins
+from tenuto.tools.mcp_config import ServerConfig, StdioTarget, kept_in, read_mcp_config
 
 SETTLE_S = 30.0
 STDERR_LINES = 10
@@ -40,7 +40,7 @@ def served(remote: Remote) -> list[Section] | None:
 async def connected(path: Path, data_dir: Path) -> list[Section]:
     """The MCP servers of a file, each started or connected to for the question, and ended again."""
     try:
-        configs = with_logins(read_mcp_config(path), data_dir)
+        configs = kept_in(read_mcp_config(path), data_dir)
     except ConfigurationError as exc:
         section = Section("MCP configuration", {"file": str(path)})
         section.wrong(str(exc), "correct the file: it must hold the `mcpServers` object that other MCP clients read")

@@ -20,7 +20,7 @@ from tenuto.tools.host import Failure, Host, Status
 from tenuto.tools.host.login import login
 from tenuto.tools.host.oauth_flow import LoginFailed
 from tenuto.tools.host.token_file import Kept, TokenFile
-from tenuto.tools.mcp_config import HttpTarget, ServerConfig, parse_mcp_config, with_logins
+from tenuto.tools.mcp_config import HttpTarget, ServerConfig, kept_in, parse_mcp_config
 from tenuto.tools.spec import CallContext
 from tests.e2e.server import Server, script
 from tests.oauth.authority import Authority
@@ -40,7 +40,7 @@ def server(authority: Authority) -> Iterator[Guarded]:
 
 def config(server: Guarded, data_dir: Path, **entry: Any) -> ServerConfig:
     text = json.dumps({"mcpServers": {"far": {"url": f"{server.url}/mcp", "type": "http", **entry}}})
-    return with_logins(parse_mcp_config(text, "mcp.json", {"SECRET": "the-canary"}), data_dir)[0]
+    return kept_in(parse_mcp_config(text, "mcp.json", {"SECRET": "the-canary"}), data_dir)[0]
 
 
 def showing(tasks: TaskGroup, visit: Callable[[str], Coroutine[Any, Any, None]]) -> Callable[[str], None]:

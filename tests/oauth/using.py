@@ -6,13 +6,13 @@ from pathlib import Path
 import anyio
 
 from tenuto.tools.host import Host
-from tenuto.tools.mcp_config import read_mcp_config, with_logins
+from tenuto.tools.mcp_config import kept_in, read_mcp_config
 from tenuto.tools.spec import CallContext
 
 
 async def main(*given: str) -> None:
     file, data_dir = given
-    async with Host(with_logins(read_mcp_config(Path(file)), Path(data_dir))) as host:
+    async with Host(kept_in(read_mcp_config(Path(file)), Path(data_dir))) as host:
         await host.settled(60)
         result = await host.servers[0].call("secret", {}, CallContext("ada", "session", "run", "call"))
         print(result.text)

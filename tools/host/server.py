@@ -25,7 +25,8 @@ from tenuto.tools.host.state import Failure, Kind, ServerState, Status
 from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
 from tenuto.tools.host.transport import Fate, Transport, fate_of, is_closed
-from tenuto.tools.mcp_config import Era, HttpTarget, ServerConfig, StdioTarget
+from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
+from tenuto.tools.mcp_entry import Era
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
 FIRST_DELAY_S = 0.5

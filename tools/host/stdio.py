@@ -9,6 +9,7 @@ import shutil
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import anyio
 from anyio.abc import Process
@@ -17,6 +18,8 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
+from tenuto.tools.host.confinement import confined, home_in, limit
+from tenuto.tools.host.login_path import login_path
 from tenuto.tools.host.reading import understood
 from tenuto.tools.host.state import Failure
 from tenuto.tools.host.stderr_tail import StderrTail
@@ -133,13 +136,32 @@ async def _start(target: StdioTarget) -> Process:
     env = get_default_environment() | dict(target.env)
     if target.cwd is not None and not await anyio.Path(target.cwd).is_dir():
         raise FileNotFoundError(f"its folder {target.cwd!r} does not exist")
-    # A command with a separator is a path as seen from cwd; only the system's own call knows it.
-    if os.sep not in target.command and shutil.which(target.command, path=env.get("PATH", os.defpath)) is None:
-        raise FileNotFoundError(f"the command {target.command!r} was not found on PATH")
+    words = [await _found(target, env), *target.args]
+    cwd = target.cwd
+    if target.sandbox is not None:
+        path = str(Path(cwd or "", words[0]))
+        words, cwd = await confined(path, target.args, cwd, target.sandbox), None
     try:
-        return await anyio.open_process([target.command, *target.args], env=env, cwd=target.cwd, start_new_session=True)
+        process = await anyio.open_process(words, env=home_in(target.sandbox, env), cwd=cwd, start_new_session=True)
     except OSError as exc:
         raise type(exc)(f"the command {target.command!r} cannot be started: {exc.strerror or exc}") from exc
+    limit(process.pid)
+    return process
+
+
+async def _found(target: StdioTarget, env: dict[str, str]) -> str:
+    """The command's path; `env` gets the login shell's PATH where only that one leads to it."""
+    if os.sep in target.command:
+        return target.command  # a path as seen from cwd; only the system's own call knows it
+    path = env.get("PATH", os.defpath)
+    found = shutil.which(target.command, path=path)
+    if found is None and "PATH" not in target.env and (more := await login_path()) is not None:
+        path = os.pathsep.join(dict.fromkeys([*path.split(os.pathsep), *more.split(os.pathsep)]))
+        found = shutil.which(target.command, path=path)
+        env["PATH"] = path
+    if found is None:
+        raise FileNotFoundError(f"the command {target.command!r} was not found on PATH")
+    return found
 
 
 async def _stop(process: Process) -> None:

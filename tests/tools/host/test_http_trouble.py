@@ -9,7 +9,8 @@ from starlette.responses import JSONResponse
 
 from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.tools.host import Failure, Host, McpServer, Status
-from tenuto.tools.mcp_config import HttpKind, HttpTarget, ServerConfig
+from tenuto.tools.mcp_config import HttpTarget, ServerConfig
+from tenuto.tools.mcp_entry import HttpKind
 from tenuto.tools.spec import CallContext, ToolResult
 from tests.tools.host.web import Web, refusing, serving
 
