@@ -24,10 +24,13 @@ from tenuto import __version__
 from tenuto.tools.host.callbacks import ClientCallbacks
 from tenuto.tools.host.results import to_tool
 from tenuto.tools.host.transport import Transport
+from tenuto.tools.mcp_entry import Era
 from tenuto.tools.spec import Tool
 
 Mode = Literal["auto", "legacy"]
 """Which protocol a connection begins with: `auto` tries the newest."""
+MODES: dict[Era, Mode] = {"auto": "auto", "legacy": "legacy", "modern": "auto"}
+"""That of a server's entry."""
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.tools.asking import off_the_clock
 from tenuto.tools.gateway import Gateway
 from tenuto.tools.host.calls import ServerCalls
-from tenuto.tools.host.connection import Connection, Mode, connect
+from tenuto.tools.host.connection import MODES, Connection, Mode, connect
 from tenuto.tools.host.failures import ConnectionEnded, cause, failure_of, reason
 from tenuto.tools.host.http import HttpTransport, SseTransport, auth_of
 from tenuto.tools.host.oauth import OAuth
@@ -26,7 +26,6 @@ from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
 from tenuto.tools.host.transport import Fate, Transport, fate_of, is_closed
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
-from tenuto.tools.mcp_entry import Era
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
 FIRST_DELAY_S = 0.5
@@ -39,8 +38,6 @@ PATIENCE_S = 2.0
 """A call waits for a server that is tried again within this time, and fails at once otherwise."""
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
-
-_MODES: dict[Era, Mode] = {"auto": "auto", "legacy": "legacy", "modern": "auto"}
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +65,7 @@ class McpServer:
         self._secrets = Secrets(config.target)
         self._auth = auth_of(config.target)
         self._calls = ServerCalls(config.name)
-        self._mode: Mode = _MODES[config.era]
+        self._mode: Mode = MODES[config.era]
         self._ended_early = False
         self._refused = False
         self._refusal = ""
@@ -255,7 +252,7 @@ class McpServer:
             self._state = replace(self._state, transport="sse")
             return True
         if self._state.status is Status.STARTING:
-            self._mode = _MODES[self.config.era]
+            self._mode = MODES[self.config.era]
         return False
 
     def _explained(self, exc: Exception) -> str:
