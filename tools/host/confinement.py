@@ -24,7 +24,7 @@ OPEN_FILES = 4096
 
 
 async def confined(command: str, args: Iterable[str], cwd: str | None, sandbox: Sandbox) -> list[str]:
-    """The words that start a program in its sandbox. `command` is a path.
+    """The words that start a program in its sandbox. `command` is a path, as seen from `cwd`.
 
     Raises:
         OSError: there is no bubblewrap here, a folder is missing, or its home cannot be made.
@@ -57,7 +57,8 @@ def limit(pid: int) -> None:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
 
 
-def _words(bwrap: str, command: str, args: list[str], cwd: str | None, sandbox: Sandbox) -> list[str]:
+def _words(bwrap: str, named: str, args: list[str], cwd: str | None, sandbox: Sandbox) -> list[str]:
+    command = Path(cwd or "", named).absolute()  # it starts elsewhere in the sandbox
     words = [bwrap, "--die-with-parent", "--unshare-all", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     if sandbox.network:
         words.append("--share-net")
@@ -70,21 +71,21 @@ def _words(bwrap: str, command: str, args: list[str], cwd: str | None, sandbox: 
     if cwd is not None:
         given.setdefault(cwd, "--ro-bind")
     given |= dict.fromkeys(sandbox.write, "--bind")
-    for named in sorted(given):  # what holds another comes before it, or would hide it
-        if not Path(named).exists():
-            raise FileNotFoundError(f"{named!r}, which its sandbox shows, does not exist")
-        words += [given[named], named, named]
+    for shown in sorted(given):  # what holds another comes before it, or would hide it
+        if not Path(shown).exists():
+            raise FileNotFoundError(f"{shown!r}, which its sandbox shows, does not exist")
+        words += [given[shown], shown, shown]
     if sandbox.home is not None:
         sandbox.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         words += ["--bind", str(sandbox.home), str(sandbox.home)]
     start = cwd or (None if sandbox.home is None else str(sandbox.home))
-    return [*words, "--chdir", start or "/", "--", command, *args]
+    return [*words, "--chdir", start or "/", "--", str(command), *args]
 
 
-def _installation(command: str) -> Iterable[str]:
+def _installation(command: Path) -> Iterable[str]:
     """Where a program lies that is none of the system's, and what its links lead to: the folder above its `bin`, or its
     own."""
-    for path in {Path(command).absolute(), Path(command).resolve()}:
+    for path in {command, command.resolve()}:
         own = path.parent.parent if path.parent.name in ("bin", "Scripts") else path.parent
         folder = path if own in _ROOTS else own
         if not any(folder.is_relative_to(each) for each in _SYSTEM):

@@ -9,7 +9,6 @@ import shutil
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import anyio
 from anyio.abc import Process
@@ -139,8 +138,7 @@ async def _start(target: StdioTarget) -> Process:
     words = [await _found(target, env), *target.args]
     cwd = target.cwd
     if target.sandbox is not None:
-        path = str(Path(cwd or "", words[0]).absolute())
-        words, cwd = await confined(path, target.args, cwd, target.sandbox), None
+        words, cwd = await confined(words[0], target.args, cwd, target.sandbox), None
     try:
         process = await anyio.open_process(words, env=home_in(target.sandbox, env), cwd=cwd, start_new_session=True)
     except OSError as exc:
