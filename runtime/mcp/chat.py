@@ -106,7 +106,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
         "model": {"type": "string"},
         "text": {"type": "string"},
         "status": {"type": "string", "description": "completed, paused, incomplete, ..."},
-        "stop_reason": {"type": ["string", "null"]},
+        "stop_reason": {"anyOf": [{"type": "string"}, {"type": "null"}]},
         "usage": {
             "type": "object",
             "properties": {

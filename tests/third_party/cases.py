@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 PAGE = "Held for its full value."
+THOUGHT = {"thought": "It holds.", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}
+DATA = "data:text/plain;base64,aGVsZA=="
+EVERYTHING = ("everything", "http", "sse")
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,34 @@ def cases(folder: Path, page: str) -> dict[str, Call]:
         ),
         "learn": Call("memory", "create_entities", {"entities": [ann]}, "plays the piano"),
         "recall": Call("memory", "search_nodes", {"query": "piano"}, '"name": "Ann"'),
+        "think": Call("thinking", "sequentialthinking", THOUGHT, '"thoughtHistoryLength": 1'),
+        "make": Call("sqlite", "create_table", {"query": "CREATE TABLE notes (text TEXT)"}, "Table created"),
+        "keep": Call("sqlite", "write_query", {"query": "INSERT INTO notes VALUES ('held')"}, "'affected_rows': 1"),
+        "query": Call("sqlite", "read_query", {"query": "SELECT text FROM notes"}, "held"),
     }
-    for server in ("everything", "http", "sse"):
+    for server in ("fastmcp2", "fastmcp4", "fastmcp4-before"):
+        calls |= {
+            f"{server}-add": Call(server, "add", {"a": 20, "b": 22}, "42"),
+            f"{server}-count": Call(server, "count", {"to": 3}, "counted to 3"),
+            f"{server}-greet": Call(server, "greet", {}, "Hello, Ann."),
+        }
+    for server in EVERYTHING:
         calls |= {
             f"{server}-echo": Call(server, "echo", {"message": "grüß dich"}, "Echo: grüß dich"),
             f"{server}-sum": Call(server, "get-sum", {"a": 20, "b": 22}, "42"),
             f"{server}-image": Call(server, "get-tiny-image", {}, "[image: image/png, "),
             f"{server}-structured": Call(server, "get-structured-content", {"location": "Chicago"}, '"temperature"'),
+            f"{server}-annotated": Call(server, "get-annotated-message", {"messageType": "success"}, "successfully"),
+            f"{server}-env": Call(server, "get-env", {}, '"PATH"'),
+            f"{server}-links": Call(server, "get-resource-links", {"count": 2}, "demo://resource/dynamic/"),
+            f"{server}-reference": Call(server, "get-resource-reference", {"resourceId": 1}, "Resource 1"),
+            f"{server}-gzip": Call(server, "gzip-file-as-resource", {"data": DATA}, "demo://resource/session/"),
+            f"{server}-long": Call(
+                server, "trigger-long-running-operation", {"duration": 0.2, "steps": 2}, "completed"
+            ),
+            f"{server}-logging": Call(server, "toggle-simulated-logging", {}, "simulated"),
+            f"{server}-updates": Call(server, "toggle-subscriber-updates", {}, "simulated"),
+            f"{server}-form": Call(server, "trigger-elicitation-request", {}, "Ann"),
+            f"{server}-page": Call(server, "trigger-url-elicitation", {"url": page}, "accept"),
         }
     return calls

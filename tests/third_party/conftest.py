@@ -17,8 +17,9 @@ import pytest
 
 from tests.e2e.server import Server, script
 from tests.third_party.cases import PAGE, Call, cases
-from tests.third_party.installed import from_npm, from_pypi
+from tests.third_party.installed import from_npm, from_pypi, python_with
 
+FASTMCP = Path(__file__).with_name("fastmcp_server.py")
 UP_S = 20.0
 
 
@@ -45,6 +46,23 @@ class Peers:
         assert (made["name"], made["status"]) == (call.exported, "completed"), made
         assert answer["choices"][0]["message"]["content"] == "read: " + made["result_content"].strip()
         return made["result_content"], kept
+
+    def asked(self, name: str, content: dict[str, Any] | None) -> tuple[dict[str, Any], str]:
+        """Let the model make a call in the middle of which its server asks: the question, and the answer in the end."""
+        call = self.calls[name]
+        body = {
+            "messages": [{"role": "user", "content": name}],
+            "tools": [{"type": "mcp", "server_label": call.server}],
+        }
+        with self.server.client() as client:
+            paused = client.post("/v1/chat/completions", json=body).raise_for_status().json()["tenuto"]
+            assert (paused["status"], paused["reason"]) == ("paused", "input"), paused
+            reply = {"action": "accept"} if content is None else {"action": "accept", "content": content}
+            client.post(f"/v1/agent/inputs/{paused['input_id']}", json=reply).raise_for_status()
+            client.get(f"/v1/runs/{paused['run_id']}/events", params={"after": 0}).raise_for_status()
+            run = client.get(f"/v1/runs/{paused['run_id']}").raise_for_status().json()
+        assert run["status"] == "completed", run
+        return paused["question"], run["text"]
 
     def states(self) -> dict[str, dict[str, Any]]:
         """Each server as /v1/mcp/servers shows it."""
@@ -86,6 +104,7 @@ def entries(folder: Path, stack: ExitStack) -> dict[str, dict[str, Any]]:
     fetch = ["--ignore-robots-txt", "--allow-private-ips"]
     node, filesystem = from_npm("@modelcontextprotocol/server-filesystem", "2026.8.31")
     _, memory = from_npm("@modelcontextprotocol/server-memory", "2026.8.31")
+    _, thinking = from_npm("@modelcontextprotocol/server-sequential-thinking", "2026.8.31")
     _, everything = from_npm("@modelcontextprotocol/server-everything", "2026.8.31")
     http_port = stack.enter_context(over_http([node, everything, "streamableHttp"]))
     sse_port = stack.enter_context(over_http([node, everything, "sse"]))
@@ -95,6 +114,14 @@ def entries(folder: Path, stack: ExitStack) -> dict[str, dict[str, Any]]:
         "fetch": {"command": from_pypi("mcp-server-fetch", "2026.10.24"), "args": fetch},
         "filesystem": {"command": node, "args": [filesystem, str(folder / "files")]},
         "memory": {"command": node, "args": [memory], "env": {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}},
+        "thinking": {"command": node, "args": [thinking]},
+        "sqlite": {
+            "command": from_pypi("mcp-server-sqlite", "2025.4.25", "mcp<2"),
+            "args": ["--db-path", str(folder / "notes.db")],
+        },
+        "fastmcp2": {"command": python_with("fastmcp", "2.14.7"), "args": [str(FASTMCP)]},
+        "fastmcp4": {"command": python_with("fastmcp", "4.2.3"), "args": [str(FASTMCP)]},
+        "fastmcp4-before": {"command": python_with("fastmcp", "4.2.3"), "args": [str(FASTMCP)], "era": "legacy"},
         "everything": {"command": node, "args": [everything, "stdio"]},
         "http": {"url": f"http://127.0.0.1:{http_port}/mcp"},
         "sse": {"url": f"http://127.0.0.1:{sse_port}/sse"},

@@ -28,22 +28,23 @@ _UNREACHABLE = (
 )
 
 
-def python_with(package: str, version: str) -> str:
-    """A Python that has the package, in a virtual environment of its own."""
-    folder = _cache() / f"{package}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+def python_with(package: str, version: str, *beside: str) -> str:
+    """A Python that has the package, in a virtual environment of its own; `beside` bounds what it needs."""
+    kind = "-".join((f"py{sys.version_info.major}.{sys.version_info.minor}", *beside))
+    folder = _cache() / f"{package}-{version}-{kind}"
     python = str(folder / "bin" / "python")
     options = ("--quiet", "--disable-pip-version-check", "--no-input")
     _install(
         folder,
         [sys.executable, "-m", "venv", str(folder)],
-        [python, "-m", "pip", "install", *options, f"{package}=={version}"],
+        [python, "-m", "pip", "install", *options, f"{package}=={version}", *beside],
     )
     return python
 
 
-def from_pypi(package: str, version: str) -> str:
+def from_pypi(package: str, version: str, *beside: str) -> str:
     """Its command, which has the package's name."""
-    return str(Path(python_with(package, version)).with_name(package))
+    return str(Path(python_with(package, version, *beside)).with_name(package))
 
 
 def from_npm(package: str, version: str) -> tuple[str, str]:

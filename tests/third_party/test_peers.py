@@ -2,14 +2,16 @@
 
 import pytest
 
+from tests.third_party.cases import EVERYTHING
 from tests.third_party.conftest import Peers
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(1800)]
 
-HTTP_KINDS = ("everything", "http", "sse")
+TOOLS = ("echo", "sum", "structured", "annotated", "env", "links", "reference", "gzip", "long", "logging", "updates")
 ALONE = (
-    *("convert", "log", "status", "fetch", "read"),
-    *(f"{server}-{tool}" for server in HTTP_KINDS for tool in ("echo", "sum", "structured")),
+    *("convert", "log", "status", "fetch", "read", "think"),
+    *(f"{server}-{tool}" for server in ("fastmcp2", "fastmcp4") for tool in ("add", "count")),
+    *(f"{server}-{tool}" for server in EVERYTHING for tool in TOOLS),
 )
 
 
@@ -31,7 +33,34 @@ def test_a_server_keeps_its_state_between_calls(peers: Peers) -> None:
     assert peers.calls["recall"].expected in result
 
 
-@pytest.mark.parametrize("server", HTTP_KINDS)
+def test_a_table_is_made_filled_and_read(peers: Peers) -> None:
+    for name in ("make", "keep", "query"):
+        result, _ = peers.ask(name)
+        assert peers.calls[name].expected in result
+
+
+@pytest.mark.parametrize("server", EVERYTHING)
+def test_a_form_is_filled_in_by_a_person(peers: Peers, server: str) -> None:
+    question, text = peers.asked(f"{server}-form", {"name": "Ann"})
+    assert question["requested_schema"]["required"] == ["name"]
+    assert "Name: Ann" in text
+
+
+@pytest.mark.parametrize("server", EVERYTHING)
+def test_a_link_is_opened_by_a_person(peers: Peers, server: str) -> None:
+    question, text = peers.asked(f"{server}-page", None)
+    assert question["url"] == peers.calls[f"{server}-page"].arguments["url"]
+    assert peers.calls[f"{server}-page"].expected in text
+
+
+@pytest.mark.parametrize("server", ["fastmcp2", "fastmcp4-before"])
+def test_a_server_made_with_fastmcp_asks_for_a_name(peers: Peers, server: str) -> None:
+    question, text = peers.asked(f"{server}-greet", {"value": "Ann"})
+    assert question["message"] == "What is your name?"
+    assert peers.calls[f"{server}-greet"].expected in text
+
+
+@pytest.mark.parametrize("server", EVERYTHING)
 def test_an_image_is_kept_in_the_session_and_named_to_the_model(peers: Peers, server: str) -> None:
     result, session = peers.ask(f"{server}-image")
     assert peers.calls[f"{server}-image"].expected in result
@@ -49,6 +78,11 @@ def test_every_server_is_shown_with_its_state(peers: Peers) -> None:
         "fetch": ("ready", "stdio", "modern"),
         "filesystem": ("ready", "stdio", "handshake"),
         "memory": ("ready", "stdio", "handshake"),
+        "thinking": ("ready", "stdio", "handshake"),
+        "sqlite": ("ready", "stdio", "handshake"),
+        "fastmcp2": ("ready", "stdio", "handshake"),
+        "fastmcp4": ("ready", "stdio", "modern"),
+        "fastmcp4-before": ("ready", "stdio", "handshake"),
         "everything": ("ready", "stdio", "handshake"),
         "http": ("ready", "http", "handshake"),
         "sse": ("ready", "sse", "handshake"),

@@ -1,0 +1,101 @@
+"""Coding agents as MCP clients: over HTTP and by starting `tenuto mcp`, each finds the server and its tools."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.mcp.serving import RUN_S, TRANSPORTS, serving, target
+from tests.e2e.server import Server, environment
+from tests.third_party.installed import programs_from_npm
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("mcp-agents").resolve()) as running:
+        yield running
+
+
+def run(home: Path, programs: tuple[Path, Path], *command: str, typed: str = "") -> str:
+    """Run a client in a home of its own: what it printed."""
+    path = os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
+    done = subprocess.run(
+        command,
+        env={**environment(home), "PATH": path, "CODEX_HOME": str(home / ".codex")},
+        cwd=home,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tmp_path: Path) -> None:
+    programs = programs_from_npm("@anthropic-ai/claude-code", "2.1.330")
+    where = target(server, transport)
+    if transport == "http":
+        words = ["--transport", "http", "tenuto", where["url"]]
+    else:
+        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
+    run(tmp_path, programs, "claude", "mcp", "add", "--scope", "user", *words)
+    listed = run(tmp_path, programs, "claude", "mcp", "list")
+    (line,) = [line for line in listed.splitlines() if line.startswith("tenuto:")]
+    assert "Connected" in line, listed
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_codex_connects_and_lists_the_servers_tools(server: Server, transport: str, tmp_path: Path) -> None:
+    programs = programs_from_npm("@openai/codex", "0.169.0")
+    (tmp_path / ".codex").mkdir()
+    where = target(server, transport)
+    if transport == "http":
+        words = ["tenuto", "--url", where["url"]]
+    else:
+        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
+    run(tmp_path, programs, "codex", "mcp", "add", *words)
+    assert "tenuto" in run(tmp_path, programs, "codex", "mcp", "list")
+    asked: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
+        {"method": "initialized"},
+        {"id": 2, "method": "mcpServerStatus/list", "params": {}},
+    ]
+    told = answered(tmp_path, programs, asked, 2)
+    (status,) = [one for one in told["data"] if one["name"] == "tenuto"]
+    assert {"chat", "many__echo"} <= {*status["tools"]}, status
+
+
+def answered(home: Path, programs: tuple[Path, Path], asked: list[dict[str, Any]], last: int) -> dict[str, Any]:
+    """What Codex's app server answers to the last of several requests."""
+    path = os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
+    with subprocess.Popen(
+        ["codex", "app-server"],
+        env={**environment(home), "PATH": path, "CODEX_HOME": str(home / ".codex")},
+        cwd=home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as app:
+        assert app.stdin is not None
+        assert app.stdout is not None
+        try:
+            for one in asked:
+                app.stdin.write(json.dumps(one) + "\n")
+                app.stdin.flush()
+            for line in app.stdout:
+                answer = json.loads(line)
+                if answer.get("id") == last:
+                    assert "result" in answer, answer
+                    return dict(answer["result"])
+        finally:
+            app.kill()
+    raise AssertionError("it ended without an answer")
