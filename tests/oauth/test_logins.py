@@ -2,9 +2,12 @@
 
 import json
 import logging
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -186,6 +189,55 @@ async def test_what_comes_back_without_the_state_that_was_sent_is_not_a_login(se
     assert answers == [404] * 3
     assert target.oauth.folder is not None
     assert (await TokenFile(target.oauth.folder, "far", target.url).read()).tokens is None
+
+
+STRAYS = [
+    b"",
+    b"GET / HT",
+    b"GET /favicon.ico HTTP/1.1\r\n\r\n",
+    b"GET http://[ HTTP/1.1\r\n\r\n",
+    b"GET /callback HTTP/1.1\r\n\r\n",
+    b"GET /callback?state=guessed&code=c HTTP/1.1\r\n\r\n",
+    b"GET /callback?" + b"a=1&" * 3000 + b" HTTP/1.1\r\n\r\n",
+    b"POST /callback HTTP/1.1\r\nContent-Length: 5\r\n\r\n",
+    b"\x16\x03\x01\x02\x00" + b"\xff" * 20_000,
+    b"\r\n\r\n",
+]
+"""What comes to a port that is open: other requests of a browser, scanners, other protocols."""
+
+
+def resetting(port: int, sent: bytes) -> None:
+    """Send it and leave at once, as scanners do."""
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.sendall(sent)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def test_what_strays_to_where_a_login_waits_neither_ends_nor_hinders_it(server: Guarded, tmp_path: Path) -> None:
+    target = config(server, tmp_path).target
+    assert isinstance(target, HttpTarget)
+    assert target.oauth is not None
+    assert target.oauth.folder is not None
+
+    def come(url: str) -> None:
+        port = httpx.URL(httpx.URL(url).params["redirect_uri"]).port
+        assert port is not None
+        with ExitStack() as held:
+            for sent in STRAYS:
+                resetting(port, sent)
+                with socket.create_connection(("127.0.0.1", port)) as one:
+                    one.sendall(sent)
+            for _ in range(200):  # half-open ones, which are there as long as the login
+                half = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                half.sendall(b"GET /callback?")
+            consent(url)
+
+    async def visit(url: str) -> None:
+        await anyio.to_thread.run_sync(come, url)
+
+    async with anyio.create_task_group() as browser:
+        await login(target.url, target.oauth, showing(browser, visit), HANGS_S)
+    assert (await TokenFile(target.oauth.folder, "far", target.url).read()).tokens is not None
 
 
 async def test_a_login_whose_answer_names_another_issuer_is_refused(

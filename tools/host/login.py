@@ -2,7 +2,9 @@
 
 import html
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -20,6 +22,9 @@ from tenuto.tools.mcp_credentials import OAuthSettings
 WAIT_S = 300.0
 _PATH = "/callback"
 _MOST_HEAD = 16 << 10
+_MOST_FIELDS = 32
+_MOST_CONNECTIONS = 32
+"""At a time; of more, the oldest that has not sent its request gives way."""
 _HEAD_S = 10.0
 _CHALLENGE_S = 30.0
 
@@ -34,6 +39,7 @@ class _Browser(Person):
         self._result: AuthorizationCodeResult | None = None
         self._refused = ""
         self._came = anyio.Event()
+        self._heard: deque[anyio.CancelScope] = deque()
 
     async def ask(self, url: str) -> None:
         """Show where to log in."""
@@ -52,8 +58,10 @@ class _Browser(Person):
         return self._result
 
     async def _hear(self, stream: SocketStream) -> None:
-        async with stream:
-            with anyio.move_on_after(_HEAD_S):
+        """Answer one connection. However that goes, neither the login nor another connection ends by it."""
+        is_ours = False
+        with self._a_place(), suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with stream:
                 head = b""
                 while b"\r\n\r\n" not in head and len(head) < _MOST_HEAD:
                     head += await stream.receive()
@@ -63,15 +71,34 @@ class _Browser(Person):
                 start = f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
                 more = f"Content-Length: {len(page)}\r\nConnection: close\r\nReferrer-Policy: no-referrer\r\n\r\n"
                 await stream.send((start + more).encode() + page)
-            if is_ours:
-                self._came.set()
+        if is_ours:
+            self._came.set()
+
+    @contextmanager
+    def _a_place(self) -> Iterator[None]:
+        """For a while, and until others need it."""
+        with anyio.move_on_after(_HEAD_S) as scope:
+            self._heard.append(scope)
+            if len(self._heard) > _MOST_CONNECTIONS:
+                self._heard[0].cancel()
+            try:
+                yield
+            finally:
+                self._heard.remove(scope)
 
     def _understood(self, line: str) -> tuple[str, bool]:
         words = line.split(" ")
-        url = urlsplit(words[1]) if len(words) == 3 and words[0] == "GET" else urlsplit("")
-        given = {name: values[0] for name, values in parse_qs(url.query).items()}
-        if url.path != _PATH or not secrets.compare_digest(given.get("state", "").encode(), self._state.encode()):
+        target = words[1] if len(words) == 3 and words[0] == "GET" else ""
+        path, _, query = target.partition("?")
+        try:
+            given = {name: values[0] for name, values in parse_qs(query, max_num_fields=_MOST_FIELDS).items()}
+        except ValueError:
+            given = {}
+        state = given.get("state", "").encode()
+        if path != _PATH or not self._state or not secrets.compare_digest(state, self._state.encode()):
             return "This is not the login that was asked for.", False
+        if self._result is not None or self._refused:
+            return "The answer to this login is there already. You can close this page.", True
         if "code" not in given:
             self._refused = f"the authorization server refused: {given.get('error', 'it gave no code')[:100]}"
             return "The login was refused. You can close this page.", True

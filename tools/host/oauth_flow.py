@@ -146,7 +146,7 @@ async def _drive(provider: OAuthClientProvider, kept: Kept, settings: OAuthSetti
         pass
     except OAuthFlowError as exc:
         raise LoginFailed(_words(exc)) from None
-    except (ValidationError, ValueError) as exc:
+    except (ValidationError, ValueError, httpx2.InvalidURL) as exc:
         raise LoginFailed(f"the authorization server answers what it should not ({type(exc).__name__})") from None
     finally:
         await flow.aclose()
