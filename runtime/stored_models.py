@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 
+from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines import finding
 from tenuto.pipelines.kinds import makes
 from tenuto.runtime.loop.life.loading import Available
@@ -22,15 +23,20 @@ class StoredModels:
         return [*self._fresh().values()]
 
     def find(self, id: str) -> Available | None:
-        """One of them by its name, or by its name and version: `NAME@VERSION`."""
+        """One of them by its name, or by its name and version: `NAME@VERSION`. A version has one id, by however many of
+        its digits it is named."""
         name, at, _ = id.partition("@")
         found = self._fresh().get(name)
         if not at or found is None:
             return found
-        source = finding.resolve(id)
+        try:
+            source = finding.resolve(id)
+        except ModelLoadFailed:  # it is damaged, or what stands after the @ names no version
+            return None
         if source is None or source.stored is None:
             return None
-        return Available(id, source.stored.reference, found.kind, is_named=False, version=source.stored.version.id)
+        version = source.stored
+        return Available(version.reference, version.reference, found.kind, is_named=False, version=version.version.id)
 
     def _fresh(self) -> dict[str, Available]:
         with self._lock:

@@ -92,6 +92,12 @@ class Entry:
         return self.state is ModelState.LOADED and not self.is_pinned and not self.is_swapping
 
     @property
+    def may_go_before_its_next(self) -> bool:
+        """Whether it may be unloaded although another version of it is on its way: else two that are replaced at once
+        would wait for each other's room."""
+        return self.state is ModelState.LOADED and not self.is_pinned and self.is_swapping
+
+    @property
     def may_be_replaced(self) -> bool:
         """Whether another version can be loaded in its place, because there is one, and nothing on its way."""
         return self.state is ModelState.LOADED and not self.is_swapping

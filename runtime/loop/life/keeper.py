@@ -213,6 +213,8 @@ class Keeper(Table):
         loaded: Loaded | None = None
         try:
             loaded = await self._versions.load(entry, new)
+            while loaded is not None and entry.state is ModelState.UNLOADING:  # the one before has given way meanwhile
+                await entry.changed.wait()
         except TenutoError as error:
             waiter.error = error
         finally:
@@ -308,6 +310,8 @@ class Keeper(Table):
         await self._versions.unused(entry.loaded.model.uses)
         await self._versions.free(entry, entry.loaded.memory)
         entry.on(ModelTrigger.FREED)
+        if entry.is_swapping:
+            entry.on(ModelTrigger.LOAD)
         self._room.arrange()
         if entry.waiters:
             self._begin(entry)

@@ -88,15 +88,16 @@ class Room:
         return f"{needed}{used} of {budget} are held; in use: {', '.join(users) or 'none'}"
 
     def _make(self, claim: Claim) -> None:
-        """Let models give way: those that nobody uses, the one used longest ago first; then, after a while, versions
-        that are kept for runs that wait, and models in use."""
+        """Let models give way: those that nobody uses, the one used longest ago first, also where their next version
+        waits for room itself; then, after a while, versions that are kept for runs that wait, and models in use."""
         going = set(self._on_its_way())
 
         def is_enough() -> bool:
             return self._accountant.fits(claim.holding, going)
 
         loaded = [one for one in self._entries() if one.may_go]
-        idle = sorted((one for one in loaded if not one.in_use), key=lambda one: one.last_used)
+        waiting = [one.entry for one in self._claims if one is not claim and one.entry.may_go_before_its_next]
+        idle = sorted((one for one in (*loaded, *waiting) if not one.in_use), key=lambda one: one.last_used)
         for one in idle:
             if is_enough():
                 return

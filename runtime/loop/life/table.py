@@ -124,7 +124,7 @@ class Table:
     def _entry(self, id: str) -> Entry:
         """The entry of a model; one of the catalogue gets one now, or its present version. Raises NotFound."""
         found = self._found(id)
-        entry = self._entries.setdefault(id, self._made(found))
+        entry = self._entries.setdefault(found.id, self._made(found))
         if _follows(entry):
             entry.follow(found)
         return entry

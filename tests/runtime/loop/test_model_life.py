@@ -321,6 +321,44 @@ async def test_a_swap_without_room_for_both_versions_is_refused_at_once_and_keep
             assert state(keeper, "a") == "available"
 
 
+async def test_two_models_that_are_replaced_at_once_make_room_for_each_other(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    better = LoadOptions(is_swap=True, source=script(tmp_path, "better"))
+    async with keeping(loads, sources, budget=2 * await size(tmp_path), wait_s=HANGS_S) as keeper:
+        for id in ("a", "b"):
+            async with using(keeper, id):
+                pass
+        swaps = [asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")]
+        with anyio.fail_after(HANGS_S / 2):
+            asked = [asyncio.create_task(keeper.loaded_for(id, "alice")) for id in ("a", "b")]
+            for one in asked:
+                (await one).uses.give_back()
+            await asyncio.gather(*swaps)
+            assert [keeper.standing(id).version for id in ("a", "b")] == [better.source] * 2
+        assert keeper.holdings().most_held <= 2 * await size(tmp_path)
+
+
+async def test_a_version_that_cannot_be_loaded_once_the_one_before_gave_way_leaves_that_to_be_loaded_again(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    better = LoadOptions(is_swap=True, source=script(tmp_path, "better"))
+    async with keeping(loads, sources, budget=2 * await size(tmp_path), wait_s=HANGS_S) as keeper:
+        for id in ("a", "b"):
+            async with using(keeper, id):
+                pass
+        loads.fails.add("b")
+        a, b = [asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")]
+        with anyio.fail_after(HANGS_S / 2):
+            await a
+            with pytest.raises(ModelLoadFailed, match="b is broken"):
+                await b
+        loads.fails.clear()
+        assert state(keeper, "b") == "available"
+        async with using(keeper, "b"):
+            assert keeper.standing("b").version == ""
+
+
 async def test_a_version_that_waits_for_its_runs_is_not_taken_for_room_that_will_be_free(three: Keeper) -> None:
     async with using(three, "a") as model:
         model.uses.waits.add("a run that waits")
