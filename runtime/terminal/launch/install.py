@@ -1,6 +1,8 @@
 """What a client's own configuration is to have, written where the client looks for it. The user has asked for it."""
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,25 @@ def install(home: Path, made: Installed) -> list[str]:
         told = [f"Wrote {path}."]
         backup = path.with_name(path.name + BACKUP)
         if before is not None and not backup.exists():
-            backup.write_text(before)
+            shutil.copy(path, backup)
             told.append(f"What it was is in {backup}.")
-        path.write_text(after)
+        _replace(path, after)
         return told
     except OSError as exc:
         raise ConfigurationError(f"{path} cannot be written: {exc}") from exc
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whoever reads the file meanwhile sees it as it was or as it is then. A link stays one."""
+    whole = path.resolve()
+    new = whole.with_name(f"{whole.name}.{os.getpid()}.new")
+    try:
+        new.write_text(text)
+        if whole.exists():
+            shutil.copymode(whole, new)
+        new.replace(whole)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _merged(path: Path, before: str | None, new: Mapping[str, object]) -> str:

@@ -3,13 +3,14 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients.mcp.serving import RUN_S, TRANSPORTS, serving, target
+from tests.clients.mcp.serving import RUN_S, TRANSPORTS, serving
 from tests.e2e.server import Server, environment
 from tests.third_party.installed import programs_from_npm
 
@@ -38,15 +39,16 @@ def run(home: Path, programs: tuple[Path, Path], *command: str, typed: str = "")
     return done.stdout
 
 
+def installing(client: str, server: Server, transport: str) -> list[str]:
+    """The command that lets a client have the server."""
+    words = ["--url", f"{server.url}/mcp"] if transport == "http" else ["--", "--data-dir", str(server.data_dir)]
+    return [sys.executable, "-m", "tenuto", "mcp", "install", client, *words]
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tmp_path: Path) -> None:
     programs = programs_from_npm("@anthropic-ai/claude-code", "2.1.330")
-    where = target(server, transport)
-    if transport == "http":
-        words = ["--transport", "http", "tenuto", where["url"]]
-    else:
-        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
-    run(tmp_path, programs, "claude", "mcp", "add", "--scope", "user", *words)
+    run(tmp_path, programs, *installing("claude", server, transport))
     listed = run(tmp_path, programs, "claude", "mcp", "list")
     (line,) = [line for line in listed.splitlines() if line.startswith("tenuto:")]
     assert "Connected" in line, listed
@@ -56,12 +58,7 @@ def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tm
 def test_codex_connects_and_lists_the_servers_tools(server: Server, transport: str, tmp_path: Path) -> None:
     programs = programs_from_npm("@openai/codex", "0.169.0")
     (tmp_path / ".codex").mkdir()
-    where = target(server, transport)
-    if transport == "http":
-        words = ["tenuto", "--url", where["url"]]
-    else:
-        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
-    run(tmp_path, programs, "codex", "mcp", "add", *words)
+    run(tmp_path, programs, *installing("codex", server, transport))
     assert "tenuto" in run(tmp_path, programs, "codex", "mcp", "list")
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
