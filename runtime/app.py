@@ -63,6 +63,7 @@ from tenuto.tools.egress import Egress
 from tenuto.tools.host import Host
 from tenuto.tools.host.requested import RequestedServers
 from tenuto.tools.mcp_config import ServerConfig, kept_in, read_mcp_config
+from tenuto.tools.offering import Offering
 from tenuto.tools.registry import Registry
 
 TOOLS_START_S = 10.0
@@ -122,6 +123,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
             metrics=metrics,
             expiries=Expiries(settings.client_tool_expires_s, settings.approval_expires_s),
             shared_prefixes=SharedPrefixes(settings.shared_prefixes),
+            offering=Offering(host.servers),
         )
         await stack.enter_async_context(beside(store.keep_trying))
         runner = await stack.enter_async_context(Runner(services, _defaults(settings)))

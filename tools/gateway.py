@@ -33,9 +33,13 @@ class Gateway:
     holders: frozenset[str] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
 
+    def admits(self, principal: str) -> bool:
+        """Whether a principal is one of those who see any of it."""
+        return self.holders is None or principal in self.holders or principal == LOCAL.id
+
     def shows(self, principal: str, kind: Kind, name: str) -> bool:
         """Whether a principal sees a tool, a prompt or a resource of that name."""
-        if self.holders is not None and principal not in self.holders and principal != LOCAL.id:
+        if not self.admits(principal):
             return False
         globs = {"tools": self.tools, "prompts": self.prompts, "resources": self.resources}[kind]
         return any(fnmatchcase(name, glob) for glob in globs)

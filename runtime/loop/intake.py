@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionPaused
+from tenuto.runtime.loop.attach import in_place
 from tenuto.runtime.loop.constraints import constrained
 from tenuto.runtime.loop.images import check_images
 from tenuto.runtime.loop.keys import Keys
@@ -92,6 +93,7 @@ class Intake:
         Raises:
             SessionBusy, SessionPaused, MissingToolResults: the session's open run does not allow it.
             InvalidRequest and its kin: the turn is not valid; nothing has changed.
+            Unread: it names something of an MCP server that is not at hand.
         """
         session = found.session
         turn.expect_kept_in(session)
@@ -101,6 +103,7 @@ class Intake:
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
         splice = self._splice(turn, found)
+        splice = replace(splice, new=in_place(splice.new, turn.brought))
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
@@ -119,12 +122,14 @@ class Intake:
 
         Raises:
             InvalidRequest and its kin: the turn is not valid, or does not fit the model's context.
+            Unread: it names something of an MCP server that is not at hand.
         """
         if found is None:
             found = Found(Session("", turn.principal.id, "", 0.0, 0.0))
         else:
             turn.expect_stored_as(found.session)
         session, splice = found.session, self._splice(turn, found)
+        splice = replace(splice, new=in_place(splice.new, turn.brought))
         options = await held(model, await self._options.of(turn, model, session), turn)
         check_length(model.codec, (item.text for item in splice.new), model.context)
         await check_images(model.codec, splice.new)

@@ -1,5 +1,6 @@
 """What a front end asks of the loop: one turn of a conversation, free of any dialect."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -142,6 +143,8 @@ class Turn:
     is_instructed: bool = False
     idempotency_key: str | None = None
     body_digest: str | None = None
+    brought: dict[Hashable, tuple[Item, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """What its items name of MCP servers, as far as it has been read; see `attach`."""
     request_items: RequestItems = field(init=False, repr=False, compare=False)
     """The items as matching and splicing look at them."""
 

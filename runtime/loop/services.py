@@ -14,6 +14,7 @@ from tenuto.sessions.directory import Directory
 from tenuto.sessions.storage.store import Store
 from tenuto.tools.egress import Egress
 from tenuto.tools.host.requested import RequestedServers
+from tenuto.tools.offering import Offering
 from tenuto.tools.registry import Registry
 
 
@@ -41,3 +42,5 @@ class Services:
     shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
     requested: RequestedServers = field(default_factory=partial(RequestedServers, Egress.OFF))
     held: HeldCalls = field(default_factory=HeldCalls)
+    offering: Offering = field(default_factory=Offering)
+    """What the configured servers have besides tools."""
