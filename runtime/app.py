@@ -133,7 +133,10 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         mcp = await stack.enter_async_context(_mcp(settings, runner, news, host, folder.key))
         pulls = await stack.enter_async_context(Pulls(Egress(settings.egress)))
         resource = await _resource(settings, stack)
-        own = [*routes(OwnApi(runner, metrics, pool, host.servers)), Route("/mcp", BoundedMessages(mcp))]
+        own = [
+            *routes(OwnApi(runner, metrics, pool, host.servers, services.offering)),
+            Route("/mcp", BoundedMessages(mcp)),
+        ]
         own += resource.routes() if resource else []
         spoken = _dialects(own, [make(DialectServices(runner, pulls)) for make in dialects])
         yield App(

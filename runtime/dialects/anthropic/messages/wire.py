@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from tenuto.runtime.dialects.reasoning import Effort
 from tenuto.runtime.http.body import Wire, at_most
+from tenuto.runtime.schema.mcp_parts import McpFields
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
@@ -49,7 +50,7 @@ class BlockSource(Wire):
     content: "Inner | None" = None
 
 
-class InputBlock(Wire):
+class InputBlock(McpFields):
     """A block of content. Which fields have a meaning depends on its type, and on where it stands."""
 
     type: str

@@ -12,6 +12,7 @@ from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPR
 from tenuto.runtime.dialects.reasoning import Effort, TemplateArguments
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
+from tenuto.runtime.schema.mcp_parts import McpFields
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
@@ -63,7 +64,7 @@ class File(Wire):
     filename: str | None = None
 
 
-class Part(Wire):
+class Part(McpFields):
     """A part of a message. What may stand where is told where its place is known."""
 
     type: str

@@ -1,0 +1,32 @@
+"""The server of `attaching` behind ours, on stdio and over HTTP, in both eras."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.mcp import attaching
+
+WAYS = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
+
+
+@contextmanager
+def ways(**more: Any) -> Iterator[dict[str, dict[str, Any]]]:
+    """The entries of the configuration, while the server over HTTP runs."""
+    program = [sys.executable, str(Path(attaching.__file__))]
+    process = subprocess.Popen([*program, "http"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+        over = {"stdio": {"command": program[0], "args": program[1:]}, "http": {"url": url}}
+        yield {
+            way: {**over[transport], "era": era, "permission": "auto", **more}
+            for way in WAYS
+            for transport, era in [way.split("-")]
+        }
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
