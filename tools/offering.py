@@ -86,10 +86,13 @@ class Offering:
         """Whether a server says that resources can be read of it."""
         return server in self._servers and self._servers[server].offered.listed.has_resources
 
-    async def read(self, principal: str, server: str, uri: str) -> ReadResourceResult:
-        """A resource, listed or not: templates have many more. Raises NotFound, ServerUnreachable, ToolFailed."""
+    async def read(self, principal: str | None, server: str, uri: str) -> ReadResourceResult:
+        """A resource, listed or not: templates have many more. None: whatever the gateway shows to anybody.
+
+        Raises NotFound, ServerUnreachable, ToolFailed.
+        """
         one = self._server(principal, server)
-        if not one.gateway.shows(principal, "resources", uri):
+        if principal is not None and not one.gateway.shows(principal, "resources", uri):
             raise NotFound("resource", uri[:200])
         return await self._let_in(server, lambda: one.offered.read(uri))
 
@@ -127,10 +130,11 @@ class Offering:
             return [self._server(principal, server)]
         return [one for one in self._servers.values() if one.gateway.admits(principal)]
 
-    def _server(self, principal: str, name: str) -> OfferingServer:
+    def _server(self, principal: str | None, name: str) -> OfferingServer:
         found = self._servers.get(name)
-        if found is None or not found.gateway.admits(principal):
-            raise NotFound("MCP server", name[:100], [one.name for one in self._of(principal, None)])
+        if found is None or not (principal is None or found.gateway.admits(principal)):
+            known = [] if principal is None else [one.name for one in self._of(principal, None)]
+            raise NotFound("MCP server", name[:100], known)
         return found
 
     async def _let_in(self, server: str, ask: Callable[[], Awaitable[T]]) -> T:

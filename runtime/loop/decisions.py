@@ -53,7 +53,7 @@ async def decide(
         RunUnreadable: another version of tenuto asked, and this one cannot go on with the run.
     """
     pause = await open_pause(services, runs, run, session, pause_id)
-    tools = RunTools(services, run, requested)
+    tools = RunTools(services, run, requested, session)
     if (missing := tools.missing(pause.tool)) is not None and decision.approve:  # what cannot go on is not decided
         raise Conflict(
             f"{pause.tool} cannot be called: {missing}. Answer with a request that brings the server again, as"
@@ -62,7 +62,7 @@ async def decide(
     draft = Draft(session)
     draft.save()
     if decision.approve and decision.remember:
-        draft.ahead.approved |= {tools.remembered_as(pause.tool)}
+        draft.ahead.approved |= {tools.remembered_as(pause.tool, pause.arguments)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     answered = pause.ended(status, services.clock(), decision.message, remember=decision.remember)
     admitted = await go_on(services, runs, run, draft, answered, keep_as)

@@ -259,7 +259,7 @@ class Leg:
             if pending.was_lost:
                 await runner.settle(pending, stand_in(pending.call, LOST), ToolStatus.FAILED)
                 continue
-            decision = self._tools.decide(pending.call.name, self.session)
+            decision = self._tools.decide(pending.call, self.session, self._kept.draft.items)
             if pending.approved or decision.permission is Permission.AUTO:
                 ready.append(pending)
             elif decision.permission is Permission.DENY:

@@ -20,7 +20,7 @@ def ways(**more: Any) -> Iterator[dict[str, dict[str, Any]]]:
     assert process.stdout is not None
     try:
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        over = {"stdio": {"command": program[0], "args": program[1:]}, "http": {"url": url}}
+        over: dict[str, dict[str, Any]] = {"stdio": {"command": program[0], "args": program[1:]}, "http": {"url": url}}
         yield {
             way: {**over[transport], "era": era, "permission": "auto", **more}
             for way in WAYS
