@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 import anyio
+import anyio.to_thread
 from mcp import Client
 from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -22,6 +23,7 @@ from pydantic_core import to_json
 
 from tenuto import __version__
 from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.mending import usable
 from tenuto.tools.host.results import to_tool
 from tenuto.tools.host.transport import Transport
 from tenuto.tools.mcp_entry import Era
@@ -76,7 +78,10 @@ class Connection:
         return self.protocol in MODERN_PROTOCOL_VERSIONS
 
     async def list_tools(self) -> list[Tool]:
-        """All tools, page by page. A listing without an end is cut."""
+        """All tools that can be worked with, page by page. A listing without an end is cut."""
+        return await anyio.to_thread.run_sync(usable, await self._listed())
+
+    async def _listed(self) -> list[Tool]:
         tools: list[Tool] = []
         left = self._most_listed_bytes
         if self.client.server_capabilities.tools is None:
