@@ -107,7 +107,7 @@ async def opened(settings: Settings, dialects: Sequence[MakeDialect] = DIALECTS)
         configs = kept_in(read_mcp_config(settings.mcp_config), settings.data_dir) if settings.mcp_config else ()
         news = News()
         directory = Directory(store, implicit_ttl_s=settings.implicit_session_s)
-        host, registry = await _tools(configs, Notebooks(directory, store), news, pool, stack)
+        host, registry = await _tools(configs, directory, Notebooks(directory, store), news, pool, stack)
         models = await _models(settings, metrics, registry, stack)
 
         services = Services(
@@ -151,12 +151,18 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> Store:
 
 
 async def _tools(
-    configs: tuple[ServerConfig, ...], notebooks: Notebooks, news: News, pool: Pool, stack: AsyncExitStack
+    configs: tuple[ServerConfig, ...],
+    directory: Directory,
+    notebooks: Notebooks,
+    news: News,
+    pool: Pool,
+    stack: AsyncExitStack,
 ) -> tuple[Host, Registry]:
     """The configured servers, and the tools of these and of the built-in ones, kept as they change."""
     changed = Changed()
     host = await stack.enter_async_context(Host(configs, on_change=changed.set))
     registry = Registry([Calculator(), Clock(), Notes(notebooks), *host.servers], host.limits, ArgumentChecks(pool))
+    directory.gone.append(host.forget)
     await host.settled(TOOLS_START_S)
     await registry.refresh()
     await stack.enter_async_context(beside(partial(changed.follow, partial(_refresh, registry, news, host))))

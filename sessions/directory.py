@@ -48,10 +48,14 @@ class Directory:
     ) -> None:
         self.watchers: list[Callable[[str], None]] = []
         """RequestItems of a principal whenever the list of its named sessions is another one."""
+        self.gone: list[Callable[[str], None]] = []
+        """Told the uid of each session that is deleted, or is let go from memory."""
         self._store = store
         self._clock = clock
         self._expiry = Expiry(implicit_ttl_s)
-        self._live = LiveSessions(RecentSessions(ttl_s, stored_bytes, unstored_bytes), clock)
+        self._live = LiveSessions(
+            RecentSessions(ttl_s, stored_bytes, unstored_bytes, lambda uid: notify(self.gone, uid)), clock
+        )
         self._commits = Commits(store, self._live.forget_key)
         self._locks: Locks[Key] = Locks()
 

@@ -1,7 +1,8 @@
 """The `mcpServers` file that Claude Desktop, Cursor and llama-server read, with a few keys of ours beside theirs.
 
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
-`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern), `oauth`, `headers_command`,
+`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern),
+`instance` (shared, session), `oauth`, `headers_command`,
 `bearer_command`, `sandbox`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and
 `max_concurrency` of those tools alone. `gateway` says what MCP clients see.
 """
@@ -22,7 +23,7 @@ from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.egress import Egress
 from tenuto.tools.gateway import Gateway, gateway
 from tenuto.tools.mcp_credentials import HeaderCommand, OAuthEntry, OAuthSettings, words_of
-from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind
+from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind, Instance
 from tenuto.tools.mcp_sandbox import Sandbox, sandbox
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
@@ -93,6 +94,7 @@ class ServerConfig:
     most_listed_bytes: int = 32 << 20
     may_ask: bool = True
     era: Era = "auto"
+    instance: Instance = "shared"
     gateway: Gateway = field(default_factory=Gateway)
 
     def timeout_of(self, tool: str) -> float:
@@ -190,6 +192,7 @@ class _Reading:
             max_concurrency=entry.max_concurrency,
             disabled=entry.disabled,
             era=entry.era,
+            instance=entry.instance,
             gateway=gateway(entry.gateway),
             tools=tuple(
                 (pattern, ToolSettings(each.timeout_s, each.max_concurrency)) for pattern, each in entry.tools.items()

@@ -17,6 +17,9 @@ HttpKind = Literal["auto", "http", "sse"]
 Era = Literal["auto", "legacy", "modern"]
 """Which protocol: `legacy` is up to 2025-11-25, with a handshake, `modern` from 2026-07-28 on. `auto` finds out."""
 
+Instance = Literal["shared", "session"]
+"""Who uses one program or connection: all, or one session."""
+
 
 class ToolEntry(BaseModel):
     """What an entry says of some of its tools."""
@@ -55,6 +58,7 @@ class Entry(BaseModel):
     max_concurrency: Calls = 8
     disabled: bool = False
     era: Era = "auto"
+    instance: Instance = "shared"
     gateway: bool | GatewayEntry = True
     tools: dict[str, ToolEntry] = {}
 
