@@ -1,7 +1,7 @@
 """Headers that a program of the operator prints, as a token that lives for minutes: anew where the old are refused."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from subprocess import DEVNULL, PIPE
 
 import anyio
@@ -19,10 +19,10 @@ class CommandFailed(httpx2.ConnectError):
 
 
 class CommandAuth(httpx2.Auth):
-    """For one connection. Event-loop thread only."""
+    """For one connection. Event-loop thread only. `learn` is told of what is sent before it is."""
 
-    def __init__(self, command: HeaderCommand) -> None:
-        self._command = command
+    def __init__(self, command: HeaderCommand, learn: Callable[[str], None]) -> None:
+        self._command, self._learn = command, learn
         self._headers: dict[str, str] | None = None
         self._lock = anyio.Lock()
 
@@ -39,6 +39,8 @@ class CommandAuth(httpx2.Auth):
         async with self._lock:
             if self._headers is None or self._headers is used:
                 self._headers = await self._run()
+                for value in self._headers.values():
+                    self._learn(value)
             return self._headers
 
     async def _run(self) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """A server over streamable HTTP, and over the older HTTP with server-sent events."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urljoin, urlsplit
 
@@ -210,11 +210,13 @@ def _message(data: str) -> Incoming:
     return received(message)
 
 
-def auth_of(target: StdioTarget | HttpTarget) -> httpx2.Auth | None:
-    """Who says to a server who calls it, besides its headers; the same for all its connections."""
+def auth_of(target: StdioTarget | HttpTarget, learn: Callable[[str], None]) -> httpx2.Auth | None:
+    """Who says to a server who calls it, besides its headers; the same for all its connections. `learn` is told of what
+    is sent so.
+    """
     if not isinstance(target, HttpTarget):
         return None
     if target.command is not None:
-        return CommandAuth(target.command)
+        return CommandAuth(target.command, learn)
     may_log_in = target.oauth is not None and target.oauth.folder is not None
-    return OAuth(target.url, target.oauth) if may_log_in and target.oauth is not None else None
+    return OAuth(target.url, target.oauth, learn) if may_log_in and target.oauth is not None else None

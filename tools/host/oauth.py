@@ -3,7 +3,7 @@
 No browser is started here, and nobody is registered: a command does so, with a person before it.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import anyio
 import httpx2
@@ -21,12 +21,15 @@ class LoginNeeded(Exception):
 
 
 class OAuth(httpx2.Auth):
-    """For one server. Event-loop thread only. What is kept may be changed by other processes at any time."""
+    """For one server. Event-loop thread only. What is kept may be changed by other processes at any time.
 
-    def __init__(self, url: str, settings: OAuthSettings) -> None:
+    `learn` is told of each token before it is sent.
+    """
+
+    def __init__(self, url: str, settings: OAuthSettings, learn: Callable[[str], None] = lambda _: None) -> None:
         assert settings.folder is not None
         self.file = TokenFile(settings.folder, settings.name, url)
-        self._settings = settings
+        self._settings, self._learn = settings, learn
         self._kept: Kept | None = None
         self._stamp: tuple[int, int] | None = None
 
@@ -97,6 +100,7 @@ class OAuth(httpx2.Auth):
 
     def _bear(self, request: httpx2.Request, kept: Kept) -> None:
         if (token := _token(kept)) is not None:
+            self._learn(token)
             request.headers["Authorization"] = f"Bearer {token}"
 
     def _needed(self, why: str) -> LoginNeeded:

@@ -63,7 +63,7 @@ class McpServer:
         self._tools: list[Tool] = []
         self._repeatable: frozenset[str] = frozenset()
         self._secrets = Secrets(config.target)
-        self._auth = auth_of(config.target)
+        self._auth = auth_of(config.target, self._secrets.learn)
         self._calls = ServerCalls(config.name)
         self._mode: Mode = MODES[config.era]
         self._ended_early = False
@@ -316,7 +316,7 @@ class McpServer:
                 if is_closed(exc.error):
                     connection.give_up()
                 raise failed from exc
-            return ToolResult(f"Error: {exc.message}", is_error=True)
+            return ToolResult(f"Error: {self._secrets.hidden(exc.message)}", is_error=True)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
             raise self._lost(name, connection) from exc
         except (RuntimeError, ValidationError) as exc:
