@@ -6,11 +6,16 @@ A question comes through the call's own context, so that nobody else is asked, a
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 import anyio
 
 from tenuto.sessions.items import JsonObject
 from tenuto.sessions.questions import Question
+
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Action(StrEnum):
@@ -44,18 +49,20 @@ class Resumed:
 
 
 class CannotAsk(Exception):
-    """Nobody can be asked; the text says why, for the server that wanted to."""
+    """Nobody can be asked, person or model; the text says why, for the server that wanted to."""
 
 
-def off_the_clock(ask: Ask | None, scope: anyio.CancelScope) -> Ask | None:
-    """The same, while the time of a scope stands still: how long a person takes is not the tool's affair.
+def off_the_clock(
+    ask: Callable[[A], Awaitable[R]] | None, scope: anyio.CancelScope
+) -> Callable[[A], Awaitable[R]] | None:
+    """The same, while the time of a scope stands still: how long a person or the model takes is not the tool's affair.
 
     One question at a time.
     """
     if ask is None:
         return None
 
-    async def asked(question: Question) -> Reply:
+    async def asked(question: A) -> R:
         left, scope.deadline = scope.deadline - anyio.current_time(), float("inf")
         try:
             return await ask(question)

@@ -3,7 +3,8 @@
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
 `timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern), `oauth`, `headers_command`,
 `bearer_command`, `sandbox`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and
-`max_concurrency` of those tools alone. `gateway` says what MCP clients see.
+`max_concurrency` of those tools alone. `gateway` says what MCP clients see. `instructions`, `sampling` and `roots` say
+what the server may tell and ask; `roots` beside `mcpServers` is for all entries that have none.
 """
 
 import json
@@ -22,10 +23,12 @@ from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.egress import Egress
 from tenuto.tools.gateway import Gateway, gateway
 from tenuto.tools.mcp_credentials import HeaderCommand, OAuthEntry, OAuthSettings, words_of
-from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind
+from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind, RootEntries
 from tenuto.tools.mcp_sandbox import Sandbox, sandbox
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
+from tenuto.tools.roots import MOST_ROOTS, Root, joined, root
+from tenuto.tools.sampling import OFF, SamplingSettings, sampling
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +83,7 @@ class ServerConfig:
     `permission` is looked up by the server's own tool names. `start_timeout_s` covers the connection and the first
     listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time. `most_listed_bytes` bounds a
     listing by the JSON text of its descriptions and schemas. `may_ask`: whether it is told that it can ask people.
+    `roots` None: it is told of no folders, not even of those that sessions work in.
     """
 
     name: str
@@ -94,6 +98,9 @@ class ServerConfig:
     may_ask: bool = True
     era: Era = "auto"
     gateway: Gateway = field(default_factory=Gateway)
+    instructions: bool = True
+    sampling: SamplingSettings = OFF
+    roots: tuple[Root, ...] | None = None
 
     def timeout_of(self, tool: str) -> float:
         """What one call of this tool may take. Of several globs that match, the shortest time wins."""
@@ -156,7 +163,7 @@ def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.env
         raise ConfigurationError(f"{source}: {_first_problem(exc)}") from exc
     configs: dict[str, ServerConfig] = {}
     for label, raw in file.mcp_servers.items():
-        config = _Reading(f"{source}: server {label!r}", environ).server(label, raw)
+        config = _Reading(f"{source}: server {label!r}", environ, file.roots).server(label, raw)
         if config.name in configs:
             raise ConfigurationError(f"{source}: server {label!r}: another server is already called {config.name!r}")
         configs[config.name] = config
@@ -169,6 +176,7 @@ class _Reading:
 
     place: str
     environ: Mapping[str, str]
+    roots: RootEntries
 
     def server(self, label: str, raw: dict[str, Any]) -> ServerConfig:
         name = sanitised(label)
@@ -194,6 +202,9 @@ class _Reading:
             tools=tuple(
                 (pattern, ToolSettings(each.timeout_s, each.max_concurrency)) for pattern, each in entry.tools.items()
             ),
+            instructions=entry.instructions,
+            sampling=sampling(entry.sampling),
+            roots=self._roots(entry),
         )
 
     def _target(self, entry: Entry) -> StdioTarget | HttpTarget:
@@ -232,6 +243,26 @@ class _Reading:
             return sandbox(entry.sandbox, expand)
         except ValueError as exc:
             self._refuse(f"sandbox: {exc}")
+
+    def _roots(self, entry: Entry) -> tuple[Root, ...] | None:
+        """True is for the folders of sessions alone."""
+        match entry.roots:
+            case False:
+                return None
+            case True:
+                return ()
+            case None if not self.roots:
+                return None
+        written = self.roots if entry.roots is None else entry.roots
+        expand = (lambda _field, value: value) if entry.disabled else self._expand
+        pairs = ((each, None) if isinstance(each, str) else (each.path, each.name) for each in written)
+        try:
+            found = joined([root(expand("roots", path), name) for path, name in pairs])
+        except ValueError as exc:
+            self._refuse(f"roots: {exc}")
+        if len(found) > MOST_ROOTS:
+            self._refuse(f"roots: at most {MOST_ROOTS}")
+        return found
 
     def _command(self, entry: Entry) -> HeaderCommand | None:
         given = entry.headers_command if entry.bearer_command is None else entry.bearer_command

@@ -8,6 +8,7 @@ from tenuto.tools.approvals import Permission
 from tenuto.tools.gateway import GatewayEntry
 from tenuto.tools.mcp_credentials import OAuthEntry
 from tenuto.tools.mcp_sandbox import SandboxEntry
+from tenuto.tools.sampling import Mode, SamplingEntry
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Calls = Annotated[int, Field(ge=1, le=1024)]
@@ -26,6 +27,18 @@ class ToolEntry(BaseModel):
     permission: Permission | None = None
     timeout_s: Seconds | None = None
     max_concurrency: Calls | None = None
+
+
+class RootEntry(BaseModel):
+    """A folder for a server to work in, with a name of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    name: str | None = None
+
+
+RootEntries = list[str | RootEntry]
 
 
 class Entry(BaseModel):
@@ -57,6 +70,9 @@ class Entry(BaseModel):
     era: Era = "auto"
     gateway: bool | GatewayEntry = True
     tools: dict[str, ToolEntry] = {}
+    instructions: bool = True
+    sampling: Mode | SamplingEntry = "off"
+    roots: bool | RootEntries | None = None
 
 
 class File(BaseModel):
@@ -65,3 +81,5 @@ class File(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     mcp_servers: dict[str, dict[str, Any]] = Field(alias="mcpServers")
+    roots: RootEntries = []
+    """Those of servers whose entries say nothing of theirs."""

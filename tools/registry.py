@@ -11,7 +11,7 @@ import anyio
 from tenuto.errors import ConfigurationError, ServerUnreachable, TenutoError, ToolFailed
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.questions import Question
-from tenuto.tools.asking import Ask, Reply, off_the_clock
+from tenuto.tools.asking import Ask, Reply
 from tenuto.tools.gate import Gate, Place
 from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
@@ -141,8 +141,8 @@ class Registry:
         deadline = anyio.current_time() + seconds
         async with self._gate(found).enter(deadline) as place:
             with anyio.CancelScope(deadline=deadline) as scope:
-                ask = off_the_clock(_without_a_place(context.ask, place), scope)
-                return await self._ask(found, arguments, replace(context, ask=ask))
+                context = replace(context, ask=_without_a_place(context.ask, place))
+                return await self._ask(found, arguments, context.off_the_clock(scope))
         assert scope.cancelled_caught
         raise ToolFailed(f"{name} did not answer within {seconds:g} s; it may have had an effect", may_have_run=True)
 

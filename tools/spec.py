@@ -3,13 +3,16 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, Self
 
+import anyio
 from mcp_types import CallToolResult
 
 from tenuto.sessions.items import Attachment, JsonObject, ToolSpec
-from tenuto.tools.asking import Ask, Resumed
+from tenuto.tools.asking import Ask, Resumed, off_the_clock
+from tenuto.tools.roots import Root
+from tenuto.tools.sampling import AskModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,9 @@ class CallContext:
     """Who calls, for whom: typed, and never taken from what a model wrote.
 
     `session` is the session's uid, None for a call from outside any session; then session-bound tools keep their data
-    under the principal. `progress` may be called with (done, total, message). `ask` asks a person; None: nobody
-    is there. `resumed` is set of a call that has asked in an earlier process.
+    under the principal. `progress` may be called with (done, total, message). `ask` asks a person, `sample`
+    the model; None: nobody is there. `resumed` is set of a call that has asked in an earlier process. `roots` are the
+    folders that its session works in.
     """
 
     principal: str
@@ -64,6 +68,12 @@ class CallContext:
     progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
     ask: Ask | None = None
     resumed: Resumed | None = None
+    sample: AskModel | None = None
+    roots: tuple[Root, ...] = ()
+
+    def off_the_clock(self, scope: anyio.CancelScope) -> Self:
+        """The same, where the time of a scope stands still while somebody is asked."""
+        return replace(self, ask=off_the_clock(self.ask, scope), sample=off_the_clock(self.sample, scope))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,27 @@ from typing import Literal
 
 import anyio
 from mcp import Client
-from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage
+from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage, ListRootsFnT, SamplingFnT
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CreateMessageRequestParams,
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
     Implementation,
+    ListRootsResult,
+    RootsListChangedNotification,
+    SamplingCapability,
+    SamplingContextCapability,
+    SamplingToolsCapability,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
 from tenuto import __version__
-from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.callbacks import ClientCallbacks, Offered, SampleResult
 from tenuto.tools.host.results import to_tool
 from tenuto.tools.host.transport import Transport
 from tenuto.tools.mcp_entry import Era
@@ -95,6 +101,11 @@ class Connection:
                 break
         return tools
 
+    async def tell_roots_changed(self) -> None:
+        """Let the server list the roots again. One of the newer protocol asks for them in each call."""
+        if not self.modern:
+            await self.client.session.send_notification(RootsListChangedNotification())
+
     async def changed(self) -> None:
         """Wait until the server says that its tools have changed; changes since the last wait count as one."""
         await self._changed.wait()
@@ -141,6 +152,7 @@ async def connect(
         for connection in box:
             await connection.take(message)
 
+    offered = Offered() if callbacks is None else callbacks.offered
     client = Client(
         transport.open(),
         mode=mode,
@@ -148,6 +160,11 @@ async def connect(
         client_info=Implementation(name="tenuto", version=__version__),
         message_handler=take,
         elicitation_callback=None if callbacks is None else _elicitation(callbacks),
+        sampling_callback=_sampling(callbacks) if callbacks is not None and offered.sampling else None,
+        sampling_capabilities=SamplingCapability(
+            tools=SamplingToolsCapability(), context=SamplingContextCapability() if offered.context else None
+        ),
+        list_roots_callback=_roots(callbacks) if callbacks is not None and offered.roots else None,
     )
     async with client:
         box.append(Connection(client, transport, most_listed_bytes))
@@ -163,5 +180,22 @@ def _elicitation(callbacks: ClientCallbacks) -> ElicitationFnT:
         params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
         return await callbacks.elicit(params)
+
+    return answer
+
+
+def _sampling(callbacks: ClientCallbacks) -> SamplingFnT:
+    async def answer(
+        context: ClientRequestContext,  # noqa: ARG001
+        params: CreateMessageRequestParams,
+    ) -> SampleResult | ErrorData:
+        return await callbacks.sample(params)
+
+    return answer
+
+
+def _roots(callbacks: ClientCallbacks) -> ListRootsFnT:
+    async def answer(context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG001
+        return await callbacks.roots()
 
     return answer

@@ -38,6 +38,15 @@ class Host:
         return [server.state for server in self.servers]
 
     @property
+    def instructions(self) -> dict[str, str]:
+        """What each server says to the model of how its tools are used, where its entry lets it."""
+        return {
+            server.name: server.offered.instructions
+            for server in self.servers
+            if server.config.instructions and server.offered.instructions
+        }
+
+    @property
     def limits(self) -> dict[str, CallLimits]:
         """What the registry shall hold each server to."""
         return {server.name: _limits(server.config) for server in self.servers}

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 
 from tenuto.errors import InvalidRequest, NotFound, ToolFailed
 from tenuto.tools.host.connection import Connection
+from tenuto.tools.host.results import shortened
 
 MOST = 1000
 """Prompts of a server, and as many resources and templates."""
@@ -37,7 +38,8 @@ MOST_PAGES = 50
 MOST_BYTES = 4 << 20
 """Of the JSON text of one listing."""
 MOST_URI_CHARACTERS = 4096
-MOST_INSTRUCTIONS = 4000
+MOST_INSTRUCTIONS = 4_000
+"""Characters; what goes beyond them is cut."""
 _LEGACY_NOT_FOUND = -32002
 _AGAIN_S = 5.0
 _CHANGES_APART_S = 0.2
@@ -77,6 +79,13 @@ class ServerOffers:
         self._connected, self._hidden, self._on_change = connected, hidden, on_change
         self._changed = anyio.Event()
         self.listed = Offers()
+        self.instructions = ""
+        """What it says of how its tools are used, to the model."""
+
+    def meet(self, connection: Connection) -> None:
+        """A connection has been made."""
+        told = self._hidden((connection.client.instructions or "").strip())
+        self.instructions = shortened(told, MOST_INSTRUCTIONS)
 
     def forget(self) -> None:
         """The server could not be started: nothing of it can be had."""

@@ -11,7 +11,6 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from tenuto.errors import ServerUnreachable, ToolFailed
-from tenuto.tools.asking import off_the_clock
 from tenuto.tools.gateway import Gateway
 from tenuto.tools.host.calls import ServerCalls
 from tenuto.tools.host.connection import MODES, Connection, Mode, connect
@@ -64,7 +63,7 @@ class McpServer:
         self._repeatable: frozenset[str] = frozenset()
         self._secrets = Secrets(config.target)
         self._auth = auth_of(config.target)
-        self._calls = ServerCalls(config.name)
+        self._calls = ServerCalls(config)
         self._mode: Mode = MODES[config.era]
         self._ended_early = False
         self._refused = False
@@ -120,7 +119,7 @@ class McpServer:
         asked = False
         try:
             with anyio.fail_after(limit) as scope:
-                context = replace(context, ask=off_the_clock(context.ask, scope))
+                context = context.off_the_clock(scope)
                 for tries_left in reversed(range(MAX_TRIES)):
                     connection = await self._connected()
                     may_repeat, asked = name in self._repeatable, True
@@ -200,6 +199,7 @@ class McpServer:
         if self.config.era == "auto":
             self._mode = "auto" if connection.modern else "legacy"
         self._connection, self._refusal = connection, ""
+        self.offered.meet(connection)
         self._take(tools)
         self._move(replace(self._state, status=Status.READY, reason="", failure=None, protocol=connection.protocol))
         async with anyio.create_task_group() as tasks:
