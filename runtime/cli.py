@@ -56,7 +56,9 @@ def _serve() -> click.Command:
 
 def _mcp() -> click.Command:
     def mcp(**given: Any) -> None:
-        if click.get_current_context().invoked_subcommand is not None:
+        context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            context.obj = _flags(given)  # each subcommand takes or refuses them
             return
         from tenuto.runtime.config import command_line, load
         from tenuto.runtime.data_folder.local_server import LocalServer
@@ -65,13 +67,11 @@ def _mcp() -> click.Command:
         flags = _flags(given)
         run(LocalServer(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
 
-    from tenuto.runtime.terminal.mcp_login import login, logout
-
-    return click.Group(
-        "mcp",
+    return Commands(
+        MCP_COMMANDS,
+        name="mcp",
         callback=mcp,
         invoke_without_command=True,
-        commands=[login, logout],
         params=_options(),
         help="Speak MCP on stdin and stdout on behalf of the server that owns the data folder. If none is running,"
         " one is started in the background with the options given here, on a free port, and keeps running afterwards.",
@@ -122,11 +122,42 @@ def _loaded(name: str) -> Callable[[], click.Command]:
     return made
 
 
+def _of_mcp(name: str) -> Callable[[], click.Command]:
+    def made() -> click.Command:
+        from tenuto.runtime.terminal import mcp_commands
+
+        command: click.Command = getattr(mcp_commands, name)
+        return command
+
+    return made
+
+
+def _login(name: str) -> Callable[[], click.Command]:
+    def made() -> click.Command:
+        from tenuto.runtime.terminal import mcp_login
+
+        command: click.Command = getattr(mcp_login, name)
+        return command
+
+    return made
+
+
 def _models() -> click.Command:
     from tenuto.runtime.terminal.model_commands import models
 
     return models
 
+
+MCP_COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
+    "install": (
+        _of_mcp("install"),
+        "Connect Claude Code, Claude Desktop, Cursor, VS Code, Codex or opencode with Tenuto.",
+    ),
+    "import": (_of_mcp("import_servers"), "Take the MCP servers of one of these into Tenuto's own file."),
+    "entry": (_of_mcp("entry"), "Print this version's entry for a registry of MCP servers."),
+    "login": (_login("login"), "Log in at an MCP server that the model may use."),
+    "logout": (_login("logout"), "Forget a login."),
+}
 
 COMMANDS: dict[str, tuple[Callable[[], click.Command], str]] = {
     "serve": (_serve, "Load the models and serve them over HTTP and MCP."),

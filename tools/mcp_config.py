@@ -29,7 +29,7 @@ from tenuto.tools.patterns import matching
 
 logger = logging.getLogger(__name__)
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OTHERS_KEYS = frozenset({"description", "autoApprove", "alwaysAllow", "timeout", "icon"})
 """Keys that other programs read in the same file; they mean nothing to us."""
 
@@ -221,7 +221,7 @@ class _Reading:
             expanded=tuple(
                 self.environ[found[1]]
                 for each in entry.args
-                for found in _VARIABLE.finditer(each)
+                for found in VARIABLE.finditer(each)
                 if found[1] in self.environ
             ),
             sandbox=self._sandbox(entry, expand),
@@ -286,7 +286,7 @@ class _Reading:
 
         if value == "~" or value.startswith("~/"):
             value = self.environ.get("HOME", str(Path("~").expanduser())) + value[1:]
-        return _VARIABLE.sub(replaced, value)
+        return VARIABLE.sub(replaced, value)
 
     def _refuse(self, problem: str) -> NoReturn:
         raise ConfigurationError(f"{self.place}: {problem}")

@@ -69,9 +69,11 @@ def _server(name: str, given: dict[str, Any]) -> tuple[str, Any]:
     """The server's URL, and how to log in there. Raises ConfigurationError."""
     from tenuto.errors import ConfigurationError
     from tenuto.runtime.config import load
+    from tenuto.runtime.terminal.mcp_commands import before_it
     from tenuto.tools.mcp_config import HttpTarget, kept_in, read_mcp_config
 
-    settings = load({option: value for option, value in given.items() if value is not None})
+    before = before_it("mcp_config", "data_dir", "config")
+    settings = load(before | {option: value for option, value in given.items() if value is not None})
     if settings.mcp_config is None:
         raise ConfigurationError("name the file of MCP servers: --mcp-config FILE")
     configs = {each.name: each for each in kept_in(read_mcp_config(settings.mcp_config), settings.data_dir)}
