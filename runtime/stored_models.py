@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Sequence
 
-from tenuto.errors import ModelLoadFailed
+from tenuto.errors import ModelLoadFailed, NotFound
 from tenuto.pipelines import finding
 from tenuto.pipelines.kinds import makes
+from tenuto.pipelines.model_store import names
 from tenuto.runtime.loop.life.loading import Available
 
 
@@ -24,19 +25,26 @@ class StoredModels:
 
     def find(self, id: str) -> Available | None:
         """One of them by its name, or by its name and version: `NAME@VERSION`. A version has one id, by however many of
-        its digits it is named."""
+        its digits it is named.
+
+        Raises:
+            ModelLoadFailed: the records of that version are damaged.
+        """
         name, at, _ = id.partition("@")
         found = self._fresh().get(name)
         if not at or found is None:
             return found
         try:
-            source = finding.resolve(id)
-        except ModelLoadFailed:  # it is damaged, or what stands after the @ names no version
+            names.reference(id)
+        except ModelLoadFailed:  # what stands after the @ names no version
             return None
-        if source is None or source.stored is None:
+        try:
+            stored = finding.model_store().find(id)
+        except NotFound:
             return None
-        version = source.stored
-        return Available(version.reference, version.reference, found.kind, is_named=False, version=version.version.id)
+        if stored is None:
+            return None
+        return Available(stored.reference, stored.reference, found.kind, is_named=False, version=stored.version.id)
 
     def _fresh(self) -> dict[str, Available]:
         with self._lock:

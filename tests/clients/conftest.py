@@ -63,11 +63,10 @@ class Place:
         return printed, said
 
     def _run(self, *command: str, typed: str | None = None) -> str:
-        path = os.pathsep.join([*map(str, self.programs), "/usr/local/bin", "/usr/bin", "/bin"])
         kept = {name: value for name, value in os.environ.items() if name in ("PYTHONPATH", "LANG", "TMPDIR")}
         done = subprocess.run(
             command,
-            env={**kept, "PATH": path, "HOME": str(self.folder), "OPENCODE_DISABLE_AUTOUPDATE": "1"},
+            env={**kept, "PATH": path_of(self.programs), "HOME": str(self.folder), "OPENCODE_DISABLE_AUTOUPDATE": "1"},
             cwd=self.file.parent,
             stdin=subprocess.DEVNULL if typed is None else None,
             input=typed,
@@ -77,6 +76,11 @@ class Place:
         )
         assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         return done.stdout
+
+
+def path_of(programs: Sequence[Path]) -> str:
+    """The PATH of a client whose programs are in these folders."""
+    return os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
 
 
 def notes(folder: Path) -> Path:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.finding import model_store
+from tenuto.pipelines.loader import LoadSettings, find
 from tenuto.pipelines.model_store import pull
 from tenuto.pipelines.model_store.local import LocalModel
 from tenuto.runtime.stored_models import StoredModels
@@ -30,6 +32,15 @@ def test_a_version_has_one_id_by_however_many_of_its_digits_it_is_named(versions
     assert {None if one is None else (one.id, one.source, one.version) for one in found} == {
         (f"tiny@{version}", f"tiny@{version}", version)
     }
+
+
+def test_a_damaged_version_is_told_from_one_that_is_not_there(versions: list[str]) -> None:
+    id = f"tiny@{versions[0]}"
+    model_store().expect(id).path.unlink()
+    found = StoredModels().find(id)
+    assert found is not None
+    with pytest.raises(ModelLoadFailed, match=r"damaged: tiny\.gguf is gone"):
+        find(found.source, LoadSettings())
 
 
 def test_the_name_alone_means_the_current_version(versions: list[str]) -> None:

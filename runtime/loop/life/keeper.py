@@ -213,8 +213,6 @@ class Keeper(Table):
         loaded: Loaded | None = None
         try:
             loaded = await self._versions.load(entry, new)
-            while loaded is not None and entry.state is ModelState.UNLOADING:  # the one before has given way meanwhile
-                await entry.changed.wait()
         except TenutoError as error:
             waiter.error = error
         finally:

@@ -88,8 +88,9 @@ class Room:
         return f"{needed}{used} of {budget} are held; in use: {', '.join(users) or 'none'}"
 
     def _make(self, claim: Claim) -> None:
-        """Let models give way: those that nobody uses, the one used longest ago first, also where their next version
-        waits for room itself; then, after a while, versions that are kept for runs that wait, and models in use."""
+        """Let models give way: those that nobody uses, the one used longest ago first, and where that is not enough
+        those whose next version waits for room itself; then, after a while, versions that are kept for runs that wait,
+        and models in use."""
         going = set(self._on_its_way())
 
         def is_enough() -> bool:
@@ -97,8 +98,8 @@ class Room:
 
         loaded = [one for one in self._entries() if one.may_go]
         waiting = [one.entry for one in self._claims if one is not claim and one.entry.may_go_before_its_next]
-        idle = sorted((one for one in (*loaded, *waiting) if not one.in_use), key=lambda one: one.last_used)
-        for one in idle:
+        idle = sorted((one for one in loaded if not one.in_use), key=lambda one: one.last_used)
+        for one in (*idle, *(one for one in waiting if not one.in_use)):
             if is_enough():
                 return
             going.update(_memory(one))

@@ -11,6 +11,7 @@ from tenuto.runtime.loop.life.accountant import Accountant
 from tenuto.runtime.loop.life.entry import Entry
 from tenuto.runtime.loop.life.loading import Available, Loaded, Loads, Memory
 from tenuto.runtime.loop.life.room import Claim, Room
+from tenuto.runtime.loop.life.states import ModelState
 from tenuto.runtime.loop.uses import Uses
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Versions:
             await claim.granted.wait()
             if claim.is_withdrawn:
                 return None
+            while entry.state is ModelState.UNLOADING:  # the version before has given way, and is not freed yet
+                await entry.changed.wait()
             entry.doing = "it is read into memory"
             async with self._reading:
                 loaded = await self._loads.load(prepared, self._count)

@@ -54,15 +54,16 @@ def target(server: Server, transport: str, **more: str) -> dict[str, Any]:
     return {"command": command, "args": arguments, "env": environment(server.folder), **more}
 
 
-def printed(command: Sequence[str], variables: Mapping[str, str] | None = None, code: int = 0) -> str:
-    """Run a client to its end: what it printed."""
+def printed(command: Sequence[str], variables: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
+    """Run a client to its end: what it printed. It has this process's environment, unless it is given one."""
     done = subprocess.run(
         [*command],
-        env={**os.environ, "PYTHONPATH": "", **(variables or {})},
+        env={**os.environ, "PYTHONPATH": ""} if variables is None else {**variables},
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=RUN_S,
     )
-    assert done.returncode == code, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout

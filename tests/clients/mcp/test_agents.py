@@ -1,7 +1,6 @@
 """Coding agents as MCP clients: over HTTP and by starting `tenuto mcp`, each finds the server and its tools."""
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.mcp.serving import RUN_S, TRANSPORTS, serving, target
+from tests.clients.conftest import path_of
+from tests.clients.mcp.serving import TRANSPORTS, printed, serving, target
 from tests.e2e.server import Server, environment
 from tests.third_party.installed import programs_from_npm
 
@@ -22,32 +22,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def run(home: Path, programs: tuple[Path, Path], *command: str, typed: str = "") -> str:
-    """Run a client in a home of its own: what it printed."""
-    path = os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
-    done = subprocess.run(
-        command,
-        env={**environment(home), "PATH": path, "CODEX_HOME": str(home / ".codex")},
-        cwd=home,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S,
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    return done.stdout
+def variables(home: Path, programs: tuple[Path, Path]) -> dict[str, str]:
+    """The environment of a client in a home of its own."""
+    return {**environment(home), "PATH": path_of(programs), "CODEX_HOME": str(home / ".codex")}
+
+
+def words(server: Server, transport: str, *before_url: str) -> list[str]:
+    """What both clients take after `mcp add`: the server's name, and where it is."""
+    where = target(server, transport)
+    if transport == "http":
+        return ["tenuto", *before_url, where["url"]]
+    return ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tmp_path: Path) -> None:
     programs = programs_from_npm("@anthropic-ai/claude-code", "2.1.330")
-    where = target(server, transport)
-    if transport == "http":
-        words = ["--transport", "http", "tenuto", where["url"]]
-    else:
-        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
-    run(tmp_path, programs, "claude", "mcp", "add", "--scope", "user", *words)
-    listed = run(tmp_path, programs, "claude", "mcp", "list")
+    own = variables(tmp_path, programs)
+    kind = ("--transport", transport)
+    printed(["claude", "mcp", "add", "--scope", "user", *kind, *words(server, transport)], own, tmp_path)
+    listed = printed(["claude", "mcp", "list"], own, tmp_path)
     (line,) = [line for line in listed.splitlines() if line.startswith("tenuto:")]
     assert "Connected" in line, listed
 
@@ -56,30 +50,25 @@ def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tm
 def test_codex_connects_and_lists_the_servers_tools(server: Server, transport: str, tmp_path: Path) -> None:
     programs = programs_from_npm("@openai/codex", "0.169.0")
     (tmp_path / ".codex").mkdir()
-    where = target(server, transport)
-    if transport == "http":
-        words = ["tenuto", "--url", where["url"]]
-    else:
-        words = ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
-    run(tmp_path, programs, "codex", "mcp", "add", *words)
-    assert "tenuto" in run(tmp_path, programs, "codex", "mcp", "list")
+    own = variables(tmp_path, programs)
+    printed(["codex", "mcp", "add", *words(server, transport, "--url")], own, tmp_path)
+    assert "tenuto" in printed(["codex", "mcp", "list"], own, tmp_path)
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},
         {"method": "initialized"},
         {"id": 2, "method": "mcpServerStatus/list", "params": {}},
     ]
-    told = answered(tmp_path, programs, asked, 2)
+    told = answered(own, tmp_path, asked, 2)
     (status,) = [one for one in told["data"] if one["name"] == "tenuto"]
     assert {"chat", "many__echo"} <= {*status["tools"]}, status
 
 
-def answered(home: Path, programs: tuple[Path, Path], asked: list[dict[str, Any]], last: int) -> dict[str, Any]:
+def answered(variables: dict[str, str], folder: Path, asked: list[dict[str, Any]], last: int) -> dict[str, Any]:
     """What Codex's app server answers to the last of several requests."""
-    path = os.pathsep.join([*map(str, programs), "/usr/local/bin", "/usr/bin", "/bin"])
     with subprocess.Popen(
         ["codex", "app-server"],
-        env={**environment(home), "PATH": path, "CODEX_HOME": str(home / ".codex")},
-        cwd=home,
+        env=variables,
+        cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

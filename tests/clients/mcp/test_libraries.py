@@ -22,8 +22,9 @@ PYTHON = {
     "pydantic-ai": ("pydantic_toolset.py", "pydantic-ai-slim[mcp]", "2.68.0"),
 }
 NPM = {"npm-1": ("1", "@modelcontextprotocol/sdk", "1.32.2"), "npm-2": ("2", "@modelcontextprotocol/client", "2.4.0")}
-BOTH_ERAS = {"fastmcp-4", "npm-2"}
-CASES = [(name, era) for name in (*PYTHON, *NPM) for era in (ERAS if name in BOTH_ERAS else ERAS[:1])]
+SPOKEN = {"fastmcp-4": ERAS, "npm-2": ERAS, "pydantic-ai": ("auto",)}
+"""What each speaks, if it is not the older protocol alone."""
+CASES = [(name, era) for name in (*PYTHON, *NPM) for era in SPOKEN.get(name, ("legacy",))]
 
 
 @pytest.fixture(scope="module")

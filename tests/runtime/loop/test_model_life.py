@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -321,14 +322,21 @@ async def test_a_swap_without_room_for_both_versions_is_refused_at_once_and_keep
             assert state(keeper, "a") == "available"
 
 
+@asynccontextmanager
+async def with_room_for_two(folder: Path, loads: GatedLoads, sources: list[str]) -> AsyncIterator[Keeper]:
+    """An owner whose budget the models a and b take up; nobody uses them."""
+    async with keeping(loads, sources, budget=2 * await size(folder), wait_s=HANGS_S) as keeper:
+        for id in ("a", "b"):
+            async with using(keeper, id):
+                pass
+        yield keeper
+
+
 async def test_two_models_that_are_replaced_at_once_make_room_for_each_other(
     tmp_path: Path, loads: GatedLoads, sources: list[str]
 ) -> None:
     better = LoadOptions(is_swap=True, source=script(tmp_path, "better"))
-    async with keeping(loads, sources, budget=2 * await size(tmp_path), wait_s=HANGS_S) as keeper:
-        for id in ("a", "b"):
-            async with using(keeper, id):
-                pass
+    async with with_room_for_two(tmp_path, loads, sources) as keeper:
         swaps = [asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")]
         with anyio.fail_after(HANGS_S / 2):
             asked = [asyncio.create_task(keeper.loaded_for(id, "alice")) for id in ("a", "b")]
@@ -343,10 +351,7 @@ async def test_a_version_that_cannot_be_loaded_once_the_one_before_gave_way_leav
     tmp_path: Path, loads: GatedLoads, sources: list[str]
 ) -> None:
     better = LoadOptions(is_swap=True, source=script(tmp_path, "better"))
-    async with keeping(loads, sources, budget=2 * await size(tmp_path), wait_s=HANGS_S) as keeper:
-        for id in ("a", "b"):
-            async with using(keeper, id):
-                pass
+    async with with_room_for_two(tmp_path, loads, sources) as keeper:
         loads.fails.add("b")
         a, b = [asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")]
         with anyio.fail_after(HANGS_S / 2):

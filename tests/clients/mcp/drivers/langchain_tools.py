@@ -1,23 +1,24 @@
 """langchain-mcp-adapters: tools as LangChain has them, one connection for all of them."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from flow import drive, run, stopped, target
+from flow import drive, run, target
 from langchain_mcp_adapters.callbacks import Callbacks
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.prompts import load_mcp_prompt
 from langchain_mcp_adapters.resources import load_mcp_resources
 from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, types
+from python_sdk import Session
 
 
-class Loaded:
-    """The tools of a server, driven."""
+class Loaded(Session):
+    """A session of the Python SDK, as these adapters have it, with its tools as LangChain's."""
 
     def __init__(self, session: ClientSession, callbacks: Callbacks, seeing: list[Callable[[str], None]]) -> None:
-        self._session, self._callbacks, self._seeing = session, callbacks, seeing
+        super().__init__(session)
+        self._callbacks, self._seeing = callbacks, seeing
 
     async def tools(self) -> list[str]:
         return [tool.name for tool in await self._loaded()]
@@ -30,22 +31,9 @@ class Loaded:
         made = await tool.ainvoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
         return {"error": str(made.content)} if made.status == "error" else made.artifact["structured_content"]
 
-    async def cancel(self, running: "asyncio.Task[Any]") -> None:
-        # This client itself tells nobody when it stops waiting.
-        params = types.CancelledNotificationParams(requestId=self._session._request_id - 1)
-        notification = types.CancelledNotification(method="notifications/cancelled", params=params)
-        await self._session.send_notification(types.ClientNotification(notification))
-        await stopped(running)
-
-    async def resources(self) -> list[str]:
-        return [str(resource.uri) for resource in (await self._session.list_resources()).resources]
-
     async def read(self, uri: str) -> str:
         (blob,) = await load_mcp_resources(self._session, uris=[uri])
         return str(blob.as_string())
-
-    async def prompts(self) -> list[str]:
-        return [prompt.name for prompt in (await self._session.list_prompts()).prompts]
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> list[str]:
         return [str(message.content) for message in await load_mcp_prompt(self._session, name, arguments=arguments)]
