@@ -3,7 +3,7 @@
 #   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1: other examples, other order
 #   make thorough  the tests that show at length what others show in short
 #   make clients install agent clients and MCP servers of others, and drive a server with them
-#   make conformance  the official MCP suite against the server; `make test` runs it too
+#   make conformance  the official MCP suite against the server and the host; `make test` runs it too
 #   make check   lint, types and import rules
 #   make simulate  play 20,000 histories of clients, faults and crashes; ARGS="--seed 1234 --verbose" plays one
 #   make fuzz    ten minutes of Schemathesis and ten of hostile clients, against servers of their own

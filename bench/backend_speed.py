@@ -12,13 +12,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.servers import PEERS
 from random_model import random_model
 
 from tenuto.pipelines.backend import Row, Sampling
 from tenuto.pipelines.llama_cpp import LlamaBackend, LlamaSettings, Model
 
-PEER = Path(__file__).parent / "peers" / "build" / "bin" / "llama-batched-bench"
-PROMPT, TOKENS, CELLS, BATCH = 64, 64, 256, 512
+PROMPT, TOKENS, CELLS, BATCH = 128, 64, 256, 512
 MODES = {"greedy": Sampling(), "sampled": Sampling(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05, seed=1)}
 
 
@@ -53,14 +53,23 @@ def ours(backend: LlamaBackend, count: int, sampling: Sampling) -> Speed:
     return Speed(count * TOKENS / stepping, count * TOKENS / whole)
 
 
-def peers(model: Path, counts: list[int], threads: int) -> dict[int, float]:
-    """Tokens a second of llama-batched-bench in generation, by number of sequences."""
-    command = [str(PEER), "-m", str(model), "-c", str(CELLS * max(counts)), "-b", str(BATCH), "-ub", str(BATCH)]
+@dataclass(frozen=True)
+class Peer:
+    """Tokens a second of all sequences together."""
+
+    prefill: float
+    decode: float
+
+
+def peers(model: Path, counts: list[int], threads: int, slots: int) -> dict[int, Peer]:
+    """What llama-batched-bench reaches with a cache for so many slots, by number of sequences."""
+    command = [str(PEERS / "llama-batched-bench"), "-m", str(model), "-c", str(CELLS * slots)]
+    command += ["-b", str(BATCH), "-ub", str(BATCH)]
     command += ["-t", str(threads), "-tb", str(threads), "-npp", str(PROMPT), "-ntg", str(TOKENS)]
     command += ["-npl", ",".join(map(str, counts)), "-no-kvu", "--output-format", "jsonl"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True).stdout
     results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    return {result["pl"]: result["speed_tg"] for result in results}
+    return {result["pl"]: Peer(result["speed_pp"], result["speed_tg"]) for result in results}
 
 
 def main() -> None:
@@ -76,8 +85,8 @@ def main() -> None:
     peer: dict[int, list[float]] = {count: [] for count in given.sequences}
     own: dict[tuple[str, int], list[Speed]] = {}
     for _ in range(given.repeat):
-        for count, speed in peers(path, given.sequences, given.threads).items():
-            peer[count].append(speed)
+        for count, speed in peers(path, given.sequences, given.threads, max(given.sequences)).items():
+            peer[count].append(speed.decode)
         for mode, sampling in MODES.items():
             for count in given.sequences:
                 own.setdefault((mode, count), []).append(ours(backend, count, sampling))

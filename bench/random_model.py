@@ -1,10 +1,12 @@
 """Write a Llama model with random weights in Q8_0: of a real size, made in seconds, the same at every run.
 
-Speed does not depend on the weights' values, so it serves every speed comparison. Usage:
-    python bench/random_model.py [--layers 12 --width 768 --vocabulary 32000 --seed 0] [OUT.gguf]
+Speed does not depend on the weights' values, so it serves every speed comparison. `SHAPES` are those of real models,
+with their own number of heads, width of the inner layers, and vocabulary. Usage:
+    python bench/random_model.py [--shape 125m|135m|0.5b] [--seed 0] [OUT.gguf]
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
@@ -16,6 +18,29 @@ OUT = Path(__file__).parent / "out"
 SPECIALS = ("<|pad|>", "<|im_start|>", "<|im_end|>")
 MARKERS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>")
 HEAD = 64
+LONGEST = 12
+CONTEXT = 32_768
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large the parts of a Llama are. Those that are None follow from the width."""
+
+    layers: int
+    width: int
+    vocabulary: int
+    groups: int | None = None
+    inner: int | None = None
+    is_tied: bool = False
+    """Whether tokens are read from the same weights as they are written with."""
+
+
+SHAPES = {
+    "125m": Shape(12, 768, 32_000),
+    "135m": Shape(30, 576, 49_152, groups=3, inner=1536, is_tied=True),
+    "0.5b": Shape(24, 896, 151_936, groups=2, inner=4864, is_tied=True),
+}
+"""A plain one, SmolLM2's, and Qwen2.5's."""
 TEMPLATE = """\
 {%- if tools -%}<|im_start|>system
 <tools>
@@ -49,25 +74,28 @@ def vocabulary(size: int, random: np.random.Generator) -> tuple[list[str], list[
     tokens, merges = byte_symbols(), list[str]()
     known = set(tokens)
     letters = [tokens[ord(letter)] for letter in " etaoinshrdlcumwfgypbvk"]
-    pool = list(letters)
+    short = list(letters)  # what may become part of a longer one
     while len(tokens) < size:
-        left, right = (pool[index] for index in random.integers(len(pool), size=2))
-        # A space only begins a token, as the pre-tokeniser cuts text there.
-        if left + right in known or letters[0] in right or len(left + right) > 12:
-            continue
-        known.add(left + right)
-        tokens.append(left + right)
-        pool.append(left + right)
-        merges.append(f"{left} {right}")
+        for first, second in random.integers(len(short), size=(len(short), 2)).tolist():
+            left, right = short[first], short[second]
+            # A space only begins a token, as the pre-tokeniser cuts text there.
+            if left + right in known or letters[0] in right or len(left + right) > LONGEST or len(tokens) == size:
+                continue
+            known.add(left + right)
+            tokens.append(left + right)
+            merges.append(f"{left} {right}")
+            if len(left + right) <= LONGEST // 2:
+                short.append(left + right)
     return tokens, merges
 
 
-def write(path: Path, *, layers: int, width: int, vocabulary_size: int, context: int, seed: int) -> int:
+def write(path: Path, shape: Shape, *, context: int = CONTEXT, seed: int = 0) -> int:
     """Write the file and give the number of its parameters."""
     random = np.random.default_rng(seed)
-    heads, groups, inner = width // HEAD, max(1, width // HEAD // 3), width * 8 // 3 // 256 * 256
+    width, heads = shape.width, shape.width // HEAD
+    groups, inner = shape.groups or max(1, heads // 3), shape.inner or width * 8 // 3 // 256 * 256
     named = (*SPECIALS, *MARKERS)
-    tokens, merges = vocabulary(vocabulary_size - len(named), random)
+    tokens, merges = vocabulary(shape.vocabulary - len(named), random)
     kinds = [gguf.TokenType.NORMAL] * len(tokens)
     kinds += [gguf.TokenType.CONTROL] * len(SPECIALS) + [gguf.TokenType.USER_DEFINED] * len(MARKERS)
     tokens += named
@@ -78,7 +106,7 @@ def write(path: Path, *, layers: int, width: int, vocabulary_size: int, context:
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     writer.add_context_length(context)
     writer.add_embedding_length(width)
-    writer.add_block_count(layers)
+    writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
     writer.add_head_count_kv(groups)
@@ -105,9 +133,10 @@ def write(path: Path, *, layers: int, width: int, vocabulary_size: int, context:
         parameters += values.size
 
     weight("token_embd", len(tokens), width)
-    weight("output", len(tokens), width)
+    if not shape.is_tied:
+        weight("output", len(tokens), width)
     writer.add_tensor("output_norm.weight", np.ones(width, dtype=np.float32))
-    for layer in range(layers):
+    for layer in range(shape.layers):
         for norm in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{norm}.weight", np.ones(width, dtype=np.float32))
         weight(f"blk.{layer}.attn_q", width, width)
@@ -124,34 +153,26 @@ def write(path: Path, *, layers: int, width: int, vocabulary_size: int, context:
     return parameters
 
 
-def random_model(path: Path | None = None) -> Path:
-    """Give the default model's file, made now if it is not there."""
-    path = path or OUT / "random-120m-q8_0.gguf"
+def random_model(shape: str = "125m") -> Path:
+    """Give the file of a shape's model, made now if it is not there."""
+    path = OUT / f"random-{shape}-q8_0.gguf"
     if not path.exists():
         unfinished = path.with_suffix(".part")
-        write(unfinished, layers=12, width=768, vocabulary_size=32_000, context=8192, seed=0)
+        write(unfinished, SHAPES[shape])
         unfinished.rename(path)
     return path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("out", type=Path, nargs="?", default=OUT / "random-120m-q8_0.gguf")
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--width", type=int, default=768)
-    parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("out", type=Path, nargs="?")
+    parser.add_argument("--shape", choices=SHAPES, default="125m")
+    parser.add_argument("--context", type=int, default=CONTEXT)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    parameters = write(
-        given.out,
-        layers=given.layers,
-        width=given.width,
-        vocabulary_size=given.vocabulary,
-        context=given.context,
-        seed=given.seed,
-    )
-    print(f"{given.out}: {parameters / 1e6:.1f} M parameters, {given.out.stat().st_size / 1e6:.0f} MB")
+    path = given.out or OUT / f"random-{given.shape}-q8_0.gguf"
+    parameters = write(path, SHAPES[given.shape], context=given.context, seed=given.seed)
+    print(f"{path}: {parameters / 1e6:.1f} M parameters, {path.stat().st_size / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -2,33 +2,39 @@
 
 Starts a server of its own with a scripted model. Its clients talk, stream, leave in the middle, let the server call
 tools, run tools of their own, approve, deny, abandon, cancel, fork and delete, for several principals. Then all of
-them go, and nothing may be left. Exit code 1 where something is.
+them go, and nothing may be left. All the while, the memory of the server and of the processes that it has started is
+looked at: over the second half of the time it may not grow. Exit code 1 where something is wrong.
 
-    .venv/bin/python bench/soak.py --seconds 600 --sessions 200
+    .venv/bin/python bench/soak.py --minutes 20 --sessions 200
 """
 
-import argparse
 import asyncio
 import json
+import os
 import random
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from harness.memory import Memory
+from harness.results import Measure, arguments
+from harness.servers import Running, series, tenuto, total
 
 KEYS = ("one", "two", "three", "four")
-READY = "tenuto ready on "
 QUIET_S = 30.0
 WARM_S = 2.0
 LOOKS = 10
+SAMPLES = 240
+BOUND = {"at_most": 8.0}
+"""MiB by which a process may grow over the second half, by the slope of its samples."""
 STORE = "sessions.db"
 MOST_STORE_FILES = 15
 """The store opens a connection where one more is wanted, up to five, each with up to three files, and keeps it."""
@@ -269,27 +275,22 @@ def _expect(found: object, wanted: object) -> None:
 class Server:
     """A server with a scripted model, and what can be seen of it from outside."""
 
-    process: subprocess.Popen[str]
-    url: str
+    process: Running
+    log: Path
+
+    @property
+    def url(self) -> str:
+        return self.process.url
 
     @classmethod
-    def start(cls, folder: Path, log: Path) -> "Server":
+    @contextmanager
+    def started(cls, folder: Path) -> "Iterator[Server]":
+        """With its engine in a process of its own where one can be: the scripted model's lives in a thread."""
         script = folder / "model.json"
         script.write_text(json.dumps({"rules": RULES, "slots": 32, "cells": 32 * 16384}))
         keys = [word for key in KEYS for word in ("--api-key", key)]
-        command = [sys.executable, "-m", "tenuto", "serve", "--port", "0", "--model", f"scripted:{script}", *keys]
-        with log.open("w") as stderr:
-            process = subprocess.Popen(
-                [*command, "--data-dir", str(folder / "data"), "--queue-limit", "512"],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line.startswith(READY):
-            raise SystemExit(f"the server did not start:\n{log.read_text()}")
-        return cls(process, line.removeprefix(READY).strip())
+        with tenuto(f"scripted:{script}", *keys, "--queue-limit", "512", folder=folder) as running:
+            yield cls(running, folder / "log")
 
     async def descriptors(self) -> int:
         """How many files and sockets it has open beside the store's, the fewest of some looks; 0 where that is unknown.
@@ -303,15 +304,10 @@ class Server:
         return min(counts)
 
     def _descriptors_now(self) -> int:
-        folder = Path(f"/proc/{self.process.pid}/fd")
+        folder = Path(f"/proc/{self.process.process}/fd")
         targets = [_target(link) for link in folder.iterdir()] if folder.is_dir() else []
         of_store = sum(STORE in target for target in targets)
         return len(targets) - min(of_store, MOST_STORE_FILES)
-
-    def resident_mib(self) -> float:
-        """Its memory."""
-        path = Path(f"/proc/{self.process.pid}/statm")
-        return int(path.read_text().split()[1]) * 4096 / 2**20 if path.exists() else 0.0
 
     async def delete_all_sessions(self) -> int:
         """Delete what is there once nothing is under way; how many.
@@ -334,8 +330,7 @@ class Server:
         """Every series of /metrics."""
         async with httpx.AsyncClient(base_url=self.url, headers={"Authorization": f"Bearer {KEYS[0]}"}) as client:
             text = (await client.get("/metrics")).text
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+        return series(text)
 
 
 def _target(link: Path) -> str:
@@ -344,12 +339,6 @@ def _target(link: Path) -> str:
         return str(link.readlink())
     except FileNotFoundError:
         return ""
-
-
-def total(figures: Figures, name: str, *labels: str) -> float:
-    """The sum of a metric's series that have all these labels."""
-    series = [key for key in figures if key.partition("{")[0] == name and all(label in key for label in labels)]
-    return sum(figures[key] for key in series)
 
 
 async def load(server: Server, sessions: int, seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
@@ -365,14 +354,19 @@ async def load(server: Server, sessions: int, seconds: float, seed: int) -> tupl
 
 
 def left_over(figures: Figures, at_start: Figures) -> list[str]:
-    """What should be no more than at the start, when a server has read only what it lends to all, once nobody asks for
-    anything and every session is deleted."""
-    names = ("tenuto_sequences", "tenuto_cache_bytes", "tenuto_queue_depth", "tenuto_runs", "tenuto_sessions_in_memory")
-    return [
+    """What is there that was not at the start. What the server itself has read stays, and may lie in either memory."""
+    names = ("tenuto_sequences", "tenuto_queue_depth", "tenuto_runs", "tenuto_sessions_in_memory")
+    grown = [
         f"{key} is {value:g}"
         for key, value in figures.items()
         if key.partition("{")[0] in names and value > at_start.get(key, 0)
     ]
+    held, before = _cache_bytes(figures), _cache_bytes(at_start)
+    return [*grown, f"caches take {held:g} bytes, before {before:g}"] if held > before else grown
+
+
+def _cache_bytes(figures: Figures) -> float:
+    return sum(value for key, value in figures.items() if key.partition("{")[0] == "tenuto_cache_bytes")
 
 
 async def settled(server: Server, at_start: Figures) -> tuple[Figures, int, list[str]]:
@@ -415,8 +409,10 @@ async def soak(server: Server, sessions: int, seconds: float) -> dict[str, Any]:
     await server.delete_all_sessions()
     before, open_before, left = await settled(server, at_start)
     problems += left
-    resident = server.resident_mib()
+    memory = Memory(server.process)
+    looking = asyncio.create_task(memory.watch(max(0.2, seconds / SAMPLES)))
     done, wrong = await load(server, sessions, seconds, seed=2)
+    looking.cancel()
     problems += wrong
     done["came after their session was deleted"] = await server.delete_all_sessions()
     after, open_after, left = await settled(server, at_start)
@@ -436,32 +432,51 @@ async def soak(server: Server, sessions: int, seconds: float) -> dict[str, Any]:
         "steps": total(after, "tenuto_steps_total"),
         "tasks": [before["tenuto_tasks"], after["tenuto_tasks"]],
         "descriptors": [open_before, open_after],
-        "resident_mib": [round(resident), round(server.resident_mib())],
+        "memory": memory.told(),
         "problems": problems,
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=600)
+    parser = arguments(__doc__)
+    parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--json", action="store_true", help="tell what was found as JSON, and keep no result")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        log = Path(name) / "server.log"
-        server = Server.start(Path(name), log)
-        try:
-            report = asyncio.run(soak(server, given.sessions, given.seconds))
-            server.process.terminate()
-            code = server.process.wait(60)
-        finally:
-            server.process.kill()
-            server.process.wait()
-        if code != 0:
-            report["problems"].append(f"the server's exit code is {code}")
-        said = log.read_text()
+    minutes = 1.0 if given.quick else given.minutes
+    measure = Measure("soak", f"{given.sessions} sessions that come and go for {minutes:g} minutes", given.quick)
+    with tempfile.TemporaryDirectory() as name, Server.started(Path(name)) as server:
+        report = asyncio.run(soak(server, given.sessions, 60 * minutes))
+        os.kill(server.process.process, signal.SIGTERM)
+        gone = time.monotonic() + 60
+        while Path(f"/proc/{server.process.process}/fd").exists() and _has_files(server.process.process):
+            if time.monotonic() > gone:
+                report["problems"].append("the server does not end")
+                break
+            time.sleep(0.1)
+        said = server.log.read_text()
         report["problems"] += [line for line in said.splitlines() if "Traceback" in line or "ERROR" in line][:20]
-    print(json.dumps(report, indent=2))
-    return 1 if report["problems"] else 0
+    if given.json:
+        print(json.dumps(report))
+        return int(bool(report["problems"]))
+    memory = report.pop("memory")
+    for problem in report["problems"]:
+        measure.note(problem)
+    measure.row(**report)
+    for process, told in memory.items():
+        measure.row(process=process, **told)
+        growth = told["growth_mib"]
+        # What is remembered of ended runs grows to its bound at first, and that takes minutes.
+        measure.figure(f"{process}: growth over the second half", growth, "MiB", **({} if given.quick else BOUND))
+    measure.figure("problems", len(report["problems"]), at_most=0)
+    return measure.end()
+
+
+def _has_files(process: int) -> bool:
+    try:
+        return any(Path(f"/proc/{process}/fd").iterdir())
+    except OSError:
+        return False
 
 
 if __name__ == "__main__":

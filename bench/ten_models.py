@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from random_model import OUT, write
+from random_model import OUT, Shape, write
 
 READY = "tenuto ready on "
 SIZES = {"m10": (2, 256, 2_000), "m25": (4, 384, 8_000), "m45": (6, 512, 12_000), "m80": (6, 768, 24_000)}
@@ -49,14 +49,7 @@ def models(folder: Path) -> list[Path]:
             path = folder / f"{size}-{copy}.gguf"
             if not path.exists():
                 unfinished = path.with_suffix(".part")
-                write(
-                    unfinished,
-                    layers=layers,
-                    width=width,
-                    vocabulary_size=vocabulary,
-                    context=2048,
-                    seed=10 * seed + copy,
-                )
+                write(unfinished, Shape(layers, width, vocabulary), context=2048, seed=10 * seed + copy)
                 unfinished.rename(path)
             paths.append(path)
     return paths

@@ -28,6 +28,11 @@ class OwnServer:
             raise SystemExit(f"the server did not start:\n{self._log.read_text()[-2000:]}")
         self.url = line.removeprefix(READY).strip()
 
+    @property
+    def process_id(self) -> int | None:
+        """Of the server; None while there is none."""
+        return None if self._process is None else self._process.pid
+
     def kill(self) -> None:
         """kill -9: nothing is said, nothing is flushed."""
         if self._process is not None:

@@ -101,6 +101,8 @@ class BackendInfo:
     bytes_per_token: int
     can_truncate: bool = True
     can_batch: bool = True
+    drafts: int = 0
+    """How many drafted tokens one launch may carry over all rows; 0: it verifies none."""
     reads_images: bool = False
     description: str = ""
     runs_on: str = ""
@@ -116,6 +118,8 @@ class Row:
 
     With a `sampler`, one token is sampled after the last of them, from those that `mask` allows. With `embeddings`, its
     tokens are the span that stands for them, and it is alone in its step.
+    A `draft`, a guess of what will be sampled, is fed behind the tokens. `sample_after` samples behind each token of it
+    that was right; what was wrong is to be cut off then.
     """
 
     slot: int
@@ -124,6 +128,7 @@ class Row:
     sampler: Sampler | None = None
     mask: Bitmask | None = None
     embeddings: Embeddings | None = None
+    draft: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +145,7 @@ asked for, or what went wrong for that row."""
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A slot's cache outside the backend. `data` is the backend's own affair.
+    """A slot's cache outside the backend. `data` is a buffer of `nbytes` bytes, which mean what the backend says.
 
     `extents` are the pieces of images in it that take fewer positions than tokens: begin, end, positions.
     """
@@ -166,6 +171,10 @@ class Backend(Protocol):
     def info(self) -> BackendInfo:
         """Facts that do not change."""
 
+    @property
+    def threads(self) -> int:
+        """How many threads the next step gets; 0 where that is not the backend's affair."""
+
     def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> Sampler:
         """Sampling state for one round of a sequence that ended with the tokens `before`, as far as these matter.
 
@@ -179,6 +188,14 @@ class Backend(Protocol):
     def collect(self, pending: Pending) -> Sampled:
         """Wait for the step and read its tokens."""
 
+    def sample_after(
+        self, pending: Pending, row: int, drafted: int, mask: Bitmask | None
+    ) -> int | TokenLogprob | RowFailed:
+        """Sample behind the first `drafted` tokens of a row's draft, which are what has been sampled before them.
+
+        After collect, in order, and until the next launch.
+        """
+
     def fork(self, source: int, target: int, tokens: int) -> None:
         """Make `target`, which is empty, hold the first `tokens` of `source`."""
 
@@ -189,10 +206,10 @@ class Backend(Protocol):
         """Empty a slot."""
 
     def snapshot(self, slot: int) -> Snapshot:
-        """Copy a slot's cache out. The slot stays."""
+        """Copy a slot's cache out, as a buffer of bytes that may be kept anywhere. The slot stays."""
 
     def restore(self, slot: int, snapshot: Snapshot) -> None:
-        """Copy a cache into a slot, which is empty."""
+        """Copy a cache into a slot, which is empty. `data` may be any buffer of the bytes that `snapshot` gave."""
 
     def close(self) -> None:
         """Free all."""

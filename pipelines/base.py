@@ -118,6 +118,9 @@ class Constraint(Protocol):
     def accept(self, token: int) -> None:
         """Go on by a token that has been sampled."""
 
+    def forced(self) -> Sequence[int]:
+        """A guess at how the model spells what alone may follow; empty where more than one thing may."""
+
 
 class TextDecoder(Protocol):
     """Tokens to text while they stream; never gives half a character."""
@@ -247,3 +250,5 @@ class Pipeline:
     """Leads to the weights for as long as somebody holds them; None where there are none to speak of."""
     layout: Plan | None = None
     """How it was fitted into memory, where that was planned."""
+    cache_identity: str = ""
+    """Names all that a snapshot of the cache depends on; empty where none is of use to a later process."""

@@ -36,20 +36,38 @@ def check_rows(
         _check_embeddings(rows[0], info)
     elif any(row.embeddings is not None for row in rows):
         raise ValueError("an image is fed in a step of its own")
-    elif not rows or sum(len(row.tokens) for row in rows) > info.batch_tokens:
+    elif not rows or sum(len(row.tokens) + len(row.draft) for row in rows) > info.batch_tokens:
         raise ValueError(f"a step takes 1 to {info.batch_tokens} tokens")
+    if sum(len(row.draft) for row in rows) > info.drafts:
+        raise ValueError(f"a step takes at most {info.drafts} drafted tokens")
     if len({row.slot for row in rows}) < len(rows):
         raise ValueError("a step has one row for each slot")
     for row in rows:
         start = length(row.slot)
         if row.start != start:
             raise ValueError(f"the row starts at {row.start}; its slot holds {start} tokens")
-        if start + len(row.tokens) > info.cells:
+        if start + len(row.tokens) + len(row.draft) > info.cells:
             raise ValueError(f"{start} and {len(row.tokens)} tokens do not fit into {info.cells} cells")
-        if row.embeddings is None and (not row.tokens or min(row.tokens) < 0 or max(row.tokens) >= vocabulary):
+        if row.embeddings is None and (not row.tokens or not _are_known(row.tokens, vocabulary)):
             raise ValueError("a row has tokens, and each is in the vocabulary")
+        if row.draft and (row.sampler is None or row.embeddings is not None or not _are_known(row.draft, vocabulary)):
+            raise ValueError("a draft is of tokens of the vocabulary, behind tokens after which one is sampled")
         if row.sampler is not None and not (isinstance(row.sampler, samplers) and row.sampler.is_open):
             raise ValueError("a row's sampler is one of this backend, and not closed")
+
+
+def check_drafted(rows: Sequence[Row], row: int, drafted: int) -> None:
+    """Hold what is sampled behind a part of a draft to the step that was collected last; of no step, `rows` are empty.
+
+    Raises:
+        ValueError: that step has no such draft.
+    """
+    if not (row < len(rows) and 0 < drafted <= len(rows[row].draft)):
+        raise ValueError("this step is not the last one, or has no such draft")
+
+
+def _are_known(tokens: Sequence[int], vocabulary: int) -> bool:
+    return min(tokens) >= 0 and max(tokens) < vocabulary
 
 
 def _check_embeddings(row: Row, info: BackendInfo) -> None:

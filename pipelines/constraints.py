@@ -97,10 +97,8 @@ class Grammars:
             GenerationFailed: the source is no grammar.
         """
         start = self._compile(source.lark) if source.lark else None
-        if source.texts is None:
-            return GrammarConstraint(source, start, self._vocabulary.stops, self._size)
         tokenize = self._grammar_tokenizer().tokenize_bytes
-        openers = self._openers_of(source.texts)
+        openers = None if source.texts is None else self._openers_of(source.texts)
         return GrammarConstraint(source, start, self._vocabulary.stops, self._size, openers, tokenize)
 
     def _openers_of(self, texts: TextOpeners) -> Openers:

@@ -1,6 +1,9 @@
 """The course of a grammar in one round: when it begins to hold, what it allows, where it ends. Engine thread only."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 from llguidance import LLMatcher
@@ -10,6 +13,15 @@ from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import Bitmask
 from tenuto.pipelines.base import GrammarSource
 from tenuto.pipelines.text_openers import Openers, Watch
+
+_MARKER = re.compile(rb"\xff\[(\d+)\]")
+"""How llguidance writes a token that is no text."""
+_MARKERS = re.compile(rb"(\xff\[\d+\])")
+
+
+_MOST_FORCED = 4096
+"""So many bytes of what alone may follow are spelled at a time: a schema may hold a constant of megabytes."""
+_MOST_TOLD = 64
 
 
 class GrammarConstraint:
@@ -39,6 +51,8 @@ class GrammarConstraint:
         self._watch = None if openers is None else Watch(openers)
         self._free = all_but(source.banned, vocabulary_size) if source.banned else None
         self._only_stops = only(stops, vocabulary_size)
+        self._spelled: deque[int] = deque()
+        """What is left of the text that was spelled last, as long as the model spells it so."""
         # llguidance writes whole rows of its own width; the model's logits may be wider.
         self._row = np.zeros((1, _words(vocabulary_size)), dtype=np.int32)
 
@@ -67,6 +81,8 @@ class GrammarConstraint:
         Raises:
             GenerationFailed: the grammar does not allow it.
         """
+        if self._spelled and self._spelled.popleft() != token:
+            self._spelled.clear()
         if self._matcher is None:
             if not self._over:
                 self._look_for_opener(token)
@@ -78,6 +94,18 @@ class GrammarConstraint:
         self._check(self._matcher)
         if self._matcher.is_stopped():
             self._end()
+
+    def forced(self) -> Sequence[int]:
+        """A guess at how the model spells what alone may follow; empty where more than one thing may."""
+        if self._matcher is None:
+            return ()
+        if not self._spelled:
+            # Asked of a copy: what it fails of would fail the round.
+            text = self._matcher.deep_copy().compute_ff_bytes()[:_MOST_FORCED]
+            for piece in _MARKERS.split(text):
+                marker = _MARKER.fullmatch(piece)
+                self._spelled.extend(self._tokenize(piece) if marker is None else [int(marker[1])])
+        return list(islice(self._spelled, _MOST_TOLD))
 
     def _look_for_opener(self, token: int) -> None:
         begun = None if self._watch is None else self._watch.push(token)

@@ -30,6 +30,8 @@ class LoadSettings:
     batch_tokens: int = 512
     gpu_layers: int | None = None
     cache_type: CacheType | None = None
+    drafts: int = 64
+    """How many drafted tokens a step of a GGUF model may verify."""
     tool_formats: tuple[tuple[str, str], ...] = ()
     """Which models, by their ids or globs, speak which tool-call format; of others it is found out."""
     downloads: Path | None = None
@@ -50,6 +52,7 @@ class LoadSettings:
             context=self.cells,
             cache_type=self.cache_type,
             gpu_layers=self.gpu_layers,
+            drafts=self.drafts,
             cache_bytes=self.cache_bytes,
             host_cache_bytes=self.host_cache_bytes,
             most_context=self.most_cells,

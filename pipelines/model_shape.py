@@ -59,6 +59,8 @@ class Shape:
     tied: int
     step: int
     heads: tuple[int, ...] = ()
+    queries: int = 0
+    """How many heads ask of the cache, at most in a layer."""
     window: int = 0
     adapter: int = 0
     """Bytes of what an adapter adds to other tensors than those of a layer."""
@@ -90,6 +92,7 @@ def shape_of(headers: Sequence[GgufHeader], adapter: Mapping[str, Tensor] = {}) 
         tied=0 if "output.weight" in others else embeddings.nbytes,
         step=facts.step() + 2 * max((sum(tensor.shape[:2]) for tensor in adapter.values()), default=0),
         heads=facts.heads() if any(layer.keys for layer in layers) else (),
+        queries=max(facts.number("attention.head_count", -1), 0),
         window=facts.number("attention.sliding_window") if any(layer.is_windowed for layer in layers) else 0,
         adapter=sum(tensor.nbytes for tensor in added_beside.values()),
     )

@@ -1,5 +1,6 @@
 """A bound on a round's reasoning: after so many tokens its closing marker is forced. Engine thread only."""
 
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from tenuto.pipelines.backend import Bitmask
@@ -63,6 +64,10 @@ class BoundedReasoning:
             case _:  # also where the other constraint did not allow what is due
                 self._state = _State.FREE
         self._look()
+
+    def forced(self) -> Sequence[int]:
+        """What closes the reasoning and leads on, or what the other constraint leaves no choice of."""
+        return self._held.forced() if self._state in (_State.FREE, _State.LED) else self._due[self._forced :]
 
     @property
     def _due(self) -> tuple[int, ...]:

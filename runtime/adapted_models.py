@@ -29,6 +29,9 @@ class Adapters:
         """Of each source and version that has been looked at, why adapters do not fit, by their names."""
         self._looking: set[tuple[str, str]] = set()
 
+    def __len__(self) -> int:
+        return len(self._named)
+
     def get(self, name: str) -> Adapter | None:
         """One of them, for what `Available` calls its adapter; none for a model without."""
         return self._named.get(name)

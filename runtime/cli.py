@@ -56,7 +56,9 @@ def _serve() -> click.Command:
 
 def _mcp() -> click.Command:
     def mcp(**given: Any) -> None:
-        if click.get_current_context().invoked_subcommand is not None:
+        if (command := click.get_current_context().invoked_subcommand) is not None:
+            if _flags(given):
+                raise click.UsageError(f"options for {command} stand after it: tenuto mcp {command} ... [OPTIONS]")
             return
         from tenuto.runtime.config import command_line, load
         from tenuto.runtime.data_folder.local_server import LocalServer
@@ -65,13 +67,15 @@ def _mcp() -> click.Command:
         flags = _flags(given)
         run(LocalServer(load(flags).data_dir, command_line(flags), _SECONDS_TO_START))
 
+    from tenuto.runtime.terminal.mcp_import.command import import_servers
+    from tenuto.runtime.terminal.mcp_install import install
     from tenuto.runtime.terminal.mcp_login import login, logout
 
     return click.Group(
         "mcp",
         callback=mcp,
         invoke_without_command=True,
-        commands=[login, logout],
+        commands=[install, import_servers, login, logout],
         params=_options(),
         help="Speak MCP on stdin and stdout on behalf of the server that owns the data folder. If none is running,"
         " one is started in the background with the options given here, on a free port, and keeps running afterwards.",

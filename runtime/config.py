@@ -116,12 +116,28 @@ class Settings(BaseSettings):
         None, ge=1, le=1024, description="Sequences per model that keep their cache on the device."
     )
     cache_type: CacheType | None = Field(None, description="KV cache of GGUF models; default: f16, else what fits.")
+    drafts: int = Field(
+        64,
+        ge=0,
+        le=1024,
+        description="Guessed tokens verified in a step of GGUF models, where it saves time; 0: none.",
+    )
     gpu_layers: int | None = Field(None, ge=-1, description="Layers on accelerators, -1: all; default: what fits.")
     threads: int | None = Field(
         None, ge=1, le=4096, description="CPU threads, divided among the models; default: one per core."
     )
+    engine: Literal["thread", "process"] = Field(
+        "process", description="Where engines run: in the server, or each in a process that is begun again if it ends."
+    )
+    prefill_slowdown: float = Field(
+        2.0, gt=1, description="How many times as slowly others may decode while prompts are fed, on average."
+    )
     cache_bytes: ByteSize | None = Field(None, gt=0, description="KV cache on the device, per model, e.g. 4GiB.")
     host_cache_bytes: ByteSize = Field(ByteSize(1 << 30), ge=0, description="KV cache in host memory, per model.")
+    disk_cache_bytes: ByteSize = Field(
+        ByteSize(4 << 30), ge=0, description="KV cache in the data folder, per model, kept over restarts; 0: none."
+    )
+    disk_cache_s: float = Field(7 * 86400.0, gt=0, description="Seconds a KV cache is kept in the data folder.")
 
     host: str = Field(
         "127.0.0.1", min_length=1, description="Address to listen on; anything but loopback requires an API key."
@@ -151,8 +167,11 @@ class Settings(BaseSettings):
     max_connections: int = Field(1024, ge=1, description="Most connections at a time; more are refused.")
     arrival_s: float = Field(60.0, gt=0, description="Seconds a client may take to send a request.")
     patience_s: float = Field(120.0, gt=0, description="Seconds a client may leave its answer unread.")
-    shared_prefixes: Literal["none", "system"] = Field(
-        "none", description="How much of a prompt's cache keys share: nothing, or the system prompt and tools."
+    shared_prefixes: Literal["none", "system", "all"] = Field(
+        "none", description="How much of a prompt's cache keys share: nothing, system prompt and tools, or all."
+    )
+    warm: UserPath | None = Field(
+        None, description="JSON file of system prompts and tools that are read before a request has them."
     )
     queue_limit: int = Field(64, ge=1, description="Most requests waiting per model; more are refused.")
     shutdown_s: float = Field(20.0, ge=0, description="Seconds that open requests get to finish at shutdown.")
@@ -189,6 +208,9 @@ class Settings(BaseSettings):
         86400.0, gt=0, description="Seconds a run waits for the client's tool results."
     )
     approval_expires_s: float = Field(3600.0, gt=0, description="Seconds a run waits for an approval or an answer.")
+    task_after_s: float = Field(
+        2.0, ge=0, description="Seconds after which a call of MCP's chat goes on as a task, if its client has tasks."
+    )
 
     max_tokens: int = Field(4096, ge=1, description="Most tokens in an answer, unless the request sets a limit.")
     deadline_s: float = Field(600.0, gt=0, description="Seconds a run may take before the model must answer.")

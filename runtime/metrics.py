@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -24,7 +25,18 @@ class ModelGauges:
     queue_depth: int
     steps: int = 0
     step_tokens: Mapping[str, int] = field(default_factory=dict)
-    """What all steps so far have `computed` and `sampled`."""
+    """What all steps so far have `computed` and `sampled`, and what they have not because sequences `shared` it."""
+    speculated: Mapping[str, int] = field(default_factory=dict)
+    """Guessed tokens that were verified: `accepted` and `rejected`."""
+    prefill_slowdown: float = 0.0
+    """How many times as long steps take in which prompts are fed beside others that decode."""
+    interrupted: int = 0
+    """How often a round in the background has given up its slot."""
+    restarts: int = 0
+    """How often its engine has ended by itself and begun again."""
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What its engine has counted of its caches, by family and label."""
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,61 +68,77 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self._requests = Counter("tenuto_requests", "Runs ended.", ["model", "status"], registry=registry)
-        self._started = Counter("tenuto_runs_started", "Runs started.", ["model"], registry=registry)
-        self._durations = Histogram(
-            "tenuto_inference_duration_seconds",
-            "From a request's admission to the end of its answer.",
-            ["model"],
-            buckets=_DURATIONS_S,
-            registry=registry,
+        # Each family as what gives its series by their labels: to find one anew takes longer than to count in it.
+        self._requests = cache(Counter("tenuto_requests", "Runs ended.", ["model", "status"], registry=registry).labels)
+        self._started = cache(Counter("tenuto_runs_started", "Runs started.", ["model"], registry=registry).labels)
+        self._durations = cache(
+            Histogram(
+                "tenuto_inference_duration_seconds",
+                "From a request's admission to the end of its answer.",
+                ["model"],
+                buckets=_DURATIONS_S,
+                registry=registry,
+            ).labels
         )
-        self._first_tokens = Histogram(
-            "tenuto_time_to_first_token_seconds",
-            "From a request's admission to its first token.",
-            ["model"],
-            buckets=_LATENCIES_S,
-            registry=registry,
+        self._first_tokens = cache(
+            Histogram(
+                "tenuto_time_to_first_token_seconds",
+                "From a request's admission to its first token.",
+                ["model"],
+                buckets=_LATENCIES_S,
+                registry=registry,
+            ).labels
         )
-        self._resumes = Histogram(
-            "tenuto_resume_seconds",
-            "From a paused sequence's resume to its first new token.",
-            ["model"],
-            buckets=_LATENCIES_S,
-            registry=registry,
+        self._resumes = cache(
+            Histogram(
+                "tenuto_resume_seconds",
+                "From a paused sequence's resume to its first new token.",
+                ["model"],
+                buckets=_LATENCIES_S,
+                registry=registry,
+            ).labels
         )
-        self._tokens = Counter(
-            "tenuto_tokens", "Tokens computed, cached or sampled.", ["model", "kind"], registry=registry
+        self._tokens = cache(
+            Counter("tenuto_tokens", "Tokens computed, cached or sampled.", ["model", "kind"], registry=registry).labels
         )
-        self._tool_calls = Counter(
-            "tenuto_tool_calls", "Calls of servers' tools.", ["server", "tool", "status"], registry=registry
+        self._tool_calls = cache(
+            Counter(
+                "tenuto_tool_calls", "Calls of servers' tools.", ["server", "tool", "status"], registry=registry
+            ).labels
         )
+
+        self._warm = cache(Gauge("tenuto_warm_prefixes", "Prefixes of --warm.", ["state"], registry=registry).labels)
+
+    def warm_prefixes(self, counts: Mapping[str, int]) -> None:
+        """How many prefixes that were named at the start are in each state."""
+        for state, count in counts.items():
+            self._warm(state).set(count)
 
     def run_started(self, model: str) -> None:
         """A run has begun; it ends once, and waits in between as often as it will."""
-        self._started.labels(model).inc()
+        self._started(model).inc()
 
     def observe_run(self, model: str, status: str, duration_s: float) -> None:
         """A run has ended."""
-        self._requests.labels(model, status).inc()
-        self._durations.labels(model).observe(duration_s)
+        self._requests(model, status).inc()
+        self._durations(model).observe(duration_s)
 
     def first_token(self, model: str, seconds: float) -> None:
         """A run has its first token."""
-        self._first_tokens.labels(model).observe(seconds)
+        self._first_tokens(model).observe(seconds)
 
     def resume(self, model: str, seconds: float) -> None:
         """A resumed sequence has its first new token."""
-        self._resumes.labels(model).observe(seconds)
+        self._resumes(model).observe(seconds)
 
     def round(self, model: str, *, computed: int, cached: int, sampled: int) -> None:
         """A round is over, and has taken so many tokens."""
         for kind, count in (("computed", computed), ("cached", cached), ("sampled", sampled)):
-            self._tokens.labels(model, kind).inc(count)
+            self._tokens(model, kind).inc(count)
 
     def tool_call(self, server: str, tool: str, status: str) -> None:
         """A server's tool has answered, or was not called. `tool` is one that the server lists."""
-        self._tool_calls.labels(server, tool, status).inc()
+        self._tool_calls(server, tool, status).inc()
 
     def watch(
         self, models: Callable[[], Iterable[ModelGauges]], server: Callable[[], ServerGauges] | None = None
@@ -124,28 +152,102 @@ class Metrics:
         return encode(self._registry), content_type
 
 
+_Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
+_Read = Callable[[ModelGauges], float]
+_ReadSeveral = Callable[[ModelGauges], Mapping[str, float]]
+
+_SINGLE: tuple[tuple[_Family, str, str, _Read], ...] = (
+    (GaugeMetricFamily, "queue_depth", "Requests that wait for the model.", lambda of: of.queue_depth),
+    (CounterMetricFamily, "steps", "Steps of the model.", lambda of: of.steps),
+    (
+        CounterMetricFamily,
+        "engine_restarts",
+        "Engines that ended by themselves and began again.",
+        lambda of: of.restarts,
+    ),
+    (
+        GaugeMetricFamily,
+        "prefill_slowdown",
+        "How many times as long steps take that feed prompts beside sequences that decode.",
+        lambda of: of.prefill_slowdown,
+    ),
+    (
+        CounterMetricFamily,
+        "rounds_interrupted",
+        "Rounds in the background that gave up their slots to interactive ones.",
+        lambda of: of.interrupted,
+    ),
+)
+"""Of each family with one number a model: its kind, how it is called, what it says, and how it is read."""
+
+_SEVERAL: tuple[tuple[_Family, str, str, str, _ReadSeveral], ...] = (
+    (GaugeMetricFamily, "sequences", "Sequences by state.", "state", lambda of: of.sequences),
+    (GaugeMetricFamily, "cache_bytes", "Bytes of cache by residency.", "residency", lambda of: of.cache_bytes),
+    (
+        CounterMetricFamily,
+        "step_tokens",
+        "Tokens of all steps, and those that sequences shared.",
+        "kind",
+        lambda of: of.step_tokens,
+    ),
+    (
+        CounterMetricFamily,
+        "speculated_tokens",
+        "Tokens guessed and verified in steps; each that was accepted saved its sequence a step.",
+        "outcome",
+        lambda of: of.speculated,
+    ),
+)
+"""Of each family with several numbers a model: what tells its series apart, too."""
+
+_COUNTED = {
+    "moves": ("cache_moves", "Caches of paused sequences that were moved, by where from and to.", "move"),
+    "moved_bytes": ("cache_moved_bytes", "Bytes of caches that were moved.", "move"),
+    "saved_tokens": ("tokens_saved", "Tokens of prompts that were not computed, by what had their cache.", "by"),
+    "snapshots": ("snapshots", "Caches on disk, by what became of them.", "outcome"),
+    "snapshot_bytes": ("snapshot_bytes", "Bytes written to the disk and read from there.", "outcome"),
+    "snapshots_refused": ("snapshots_refused", "Caches that were not written, by why.", "cause"),
+    "snapshots_ignored": ("snapshots_ignored", "Files of caches that were not used, by why.", "cause"),
+}
+"""How each family of counts is called, what it says, and what tells its series apart."""
+
+
 class _Gauges(Collector):
     def __init__(self, models: Callable[[], Iterable[ModelGauges]], server: Callable[[], ServerGauges] | None) -> None:
         self._models, self._server = models, server
 
     def collect(self) -> Iterator[Metric]:
-        sequences = GaugeMetricFamily("tenuto_sequences", "Sequences by state.", labels=["model", "state"])
-        cache = GaugeMetricFamily("tenuto_cache_bytes", "Bytes of cache by residency.", labels=["model", "residency"])
-        queue = GaugeMetricFamily("tenuto_queue_depth", "Requests that wait for the model.", labels=["model"])
-        steps = CounterMetricFamily("tenuto_steps", "Steps of the model.", labels=["model"])
-        fed = CounterMetricFamily("tenuto_step_tokens", "Tokens of all steps.", labels=["model", "kind"])
-        for model in self._models():
-            steps.add_metric([model.model], model.steps)
-            for kind, count in model.step_tokens.items():
-                fed.add_metric([model.model, kind], count)
-            for state, count in model.sequences.items():
-                sequences.add_metric([model.model, state], count)
-            for residency, count in model.cache_bytes.items():
-                cache.add_metric([model.model, residency], count)
-            queue.add_metric([model.model], model.queue_depth)
-        yield from (sequences, cache, queue, steps, fed)
+        models = list(self._models())
+        for kind, name, says, read in _SINGLE:
+            family = kind(f"tenuto_{name}", says, labels=["model"])
+            for model in models:
+                family.add_metric([model.model], read(model))
+            yield family
+        for kind, name, says, label, read_several in _SEVERAL:
+            yield _several(kind(f"tenuto_{name}", says, labels=["model", label]), models, read_several)
+        for counts, (name, says, label) in _COUNTED.items():
+            family = CounterMetricFamily(f"tenuto_{name}", says, labels=["model", label])
+            yield _several(family, models, partial(_counts_of, counts))
+        threads = GaugeMetricFamily("tenuto_engine_threads", "Threads of the model's next step.", labels=["model"])
+        for model in models:
+            if model.threads:
+                threads.add_metric([model.model], model.threads)
+        yield threads
         if self._server is not None:
             yield from _server_gauges(self._server())
+
+
+def _counts_of(counts: str, model: ModelGauges) -> Mapping[str, float]:
+    return model.counts.get(counts, {})
+
+
+def _several(
+    family: GaugeMetricFamily | CounterMetricFamily, models: Iterable[ModelGauges], read: _ReadSeveral
+) -> Metric:
+    for model in models:
+        for label, number in read(model).items():
+            family.add_metric([model.model, label], number)
+    return family
 
 
 def _server_gauges(server: ServerGauges) -> Iterator[Metric]:

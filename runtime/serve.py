@@ -17,7 +17,7 @@ import anyio
 import uvicorn
 
 from tenuto.errors import ConfigurationError
-from tenuto.runtime import allocator
+from tenuto.runtime import allocator, log_output
 from tenuto.runtime.app import App, opened
 from tenuto.runtime.config import Settings
 from tenuto.runtime.garbage import Collector
@@ -46,23 +46,10 @@ def run(settings: Settings) -> None:
         TenutoError: it cannot start; the text says why.
     """
     allocator.keep_little()
-    _log_to_stderr(settings.log_level)
+    log_output.to_stderr(settings.log_level)
     watchdog = None if sys.platform == "win32" else Watchdog(settings.shutdown_s)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, watchdog))
-
-
-def _log_to_stderr(level: str) -> None:
-    """Our own log at the level asked for; what libraries say only where it matters, or at debug."""
-    logging.basicConfig(
-        level=logging.DEBUG if level == "debug" else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    logging.getLogger("tenuto").setLevel(level.upper())
-    for name in ("httpx2", "httpcore2", "mcp.client"):  # they tell whole URLs, which may hold keys
-        logging.getLogger(name).setLevel(logging.ERROR)
-    logging.captureWarnings(True)
 
 
 async def _serve(settings: Settings, watchdog: Watchdog | None) -> None:

@@ -1,6 +1,7 @@
 """How values of settings are read from flags, the environment and the file, and the forms that some of them have."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -75,6 +76,9 @@ def words(value: Any) -> Any:
     return names[0] if isinstance(names, (tuple, list)) and len(names) == 1 and names[0] in ("all", "none") else names
 
 
+KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
 class Key(BaseModel):
     """A key, and what its holder is: without a `name` nobody but this key, with one the user of that name.
 
@@ -85,7 +89,7 @@ class Key(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str = Field(repr=False, pattern=r"\S")
-    name: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: str | None = Field(None, pattern=f"^{KEY_NAME.pattern}$")
     person: bool = False
     admin: bool = False
 

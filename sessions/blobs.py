@@ -100,19 +100,22 @@ class Pool(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ToolBlock:
-    """The tools that a run's model sees, in order, and which of them the client runs."""
+    """The tools that a run's model sees, in order, which of them the client runs, and what servers say of theirs."""
 
     tools: tuple[ToolSpec, ...]
     client: frozenset[str]
+    instructions: str = ""
 
 
 def _dump_block(block: ToolBlock) -> str:
-    return f'{{"client":{json.dumps(sorted(block.client))},"tools":{tools_to_json(list(block.tools))}}}'
+    told = f',"instructions":{json.dumps(block.instructions)}' if block.instructions else ""
+    return f'{{"client":{json.dumps(sorted(block.client))},"tools":{tools_to_json(list(block.tools))}{told}}}'
 
 
 def _load_block(body: bytes) -> ToolBlock:
     read: dict[str, Any] = json.loads(body)
-    return ToolBlock(tuple(tools_from_json(json.dumps(read["tools"]))), frozenset(read["client"]))
+    tools = tuple(tools_from_json(json.dumps(read["tools"])))
+    return ToolBlock(tools, frozenset(read["client"]), read.get("instructions", ""))
 
 
 def _same_tools(tools: Sequence[ToolSpec]) -> Hashable:
@@ -125,7 +128,7 @@ TOOLS: Pool[tuple[ToolSpec, ...]] = Pool(
 """The server's tools, as sessions freeze them."""
 
 BLOCKS: Pool[ToolBlock] = Pool(
-    _dump_block, _load_block, lambda block: (_same_tools(block.tools), block.client), _KNOWN_BYTES
+    _dump_block, _load_block, lambda block: (_same_tools(block.tools), block.client, block.instructions), _KNOWN_BYTES
 )
 
 SCHEMAS: Pool[JsonObject] = Pool(json.dumps, json.loads, id, _KNOWN_BYTES)

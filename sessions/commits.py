@@ -34,7 +34,7 @@ class Commits:
         """
         outcome = self._store.begin(*changes)
         try:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(_COMMIT_S):
+            with anyio.move_on_after(_COMMIT_S, shield=True):
                 await asyncio.shield(outcome)
                 return
         except BaseException as error:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
@@ -15,7 +14,7 @@ from tenuto.sessions.commits import Commits
 from tenuto.sessions.draft import Draft
 from tenuto.sessions.expiry import Expiry, is_over
 from tenuto.sessions.fork import forked
-from tenuto.sessions.ids import checked_new_session_id, checked_session_id
+from tenuto.sessions.ids import checked_new_session_id, checked_session_id, new_hex
 from tenuto.sessions.live import LiveSessions
 from tenuto.sessions.locks import Locks
 from tenuto.sessions.notes import expect_room
@@ -48,10 +47,14 @@ class Directory:
     ) -> None:
         self.watchers: list[Callable[[str], None]] = []
         """RequestItems of a principal whenever the list of its named sessions is another one."""
+        self.gone: list[Callable[[str], None]] = []
+        """Told the uid of each session that is deleted, or is let go from memory."""
         self._store = store
         self._clock = clock
         self._expiry = Expiry(implicit_ttl_s)
-        self._live = LiveSessions(RecentSessions(ttl_s, stored_bytes, unstored_bytes), clock)
+        self._live = LiveSessions(
+            RecentSessions(ttl_s, stored_bytes, unstored_bytes, lambda uid: notify(self.gone, uid)), clock
+        )
         self._commits = Commits(store, self._live.forget_key)
         self._locks: Locks[Key] = Locks()
 
@@ -92,7 +95,7 @@ class Directory:
         Raises:
             Overloaded: the memory for sessions that are not stored is full of such that are at work.
         """
-        return self._make(principal, f"session-{uuid4().hex}", implicit=implicit, user=user, stored=stored)
+        return self._make(principal, f"session-{new_hex()}", implicit=implicit, user=user, stored=stored)
 
     async def match(
         self,

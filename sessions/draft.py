@@ -201,6 +201,6 @@ class Draft:
 
 _ROW = (
     *("updated_at", "implicit", "expires_at", "server_tools", "approved", "open_run", "hint"),
-    *("instructed", "removed"),
+    *("server_instructions", "instructed", "removed"),
 )
 """What of a session's row a step may change."""

@@ -1,10 +1,9 @@
 """A fork of a session: a copy of what is completed of it, with its tokens and notes. Pure."""
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 from tenuto.errors import InvalidRequest
-from tenuto.sessions.ids import checked_new_session_id
+from tenuto.sessions.ids import checked_new_session_id, new_hex
 from tenuto.sessions.items import Item
 from tenuto.sessions.rounds import completed, last_completed_turn
 from tenuto.sessions.session import Parent, Session, new_uid
@@ -37,7 +36,7 @@ def forked(
     return Session(
         uid=new_uid(now),
         principal=session.principal,
-        id=new_id or f"session-{uuid4().hex}",
+        id=new_id or f"session-{new_hex()}",
         created_at=now,
         updated_at=now,
         implicit=session.implicit and new_id is None if implicit is None else implicit,
@@ -47,6 +46,7 @@ def forked(
         items=session.items[:keep],
         ledgers={name: ledger.copy(keep) for name, ledger in session.ledgers.items()},
         server_tools=session.server_tools,
+        server_instructions=session.server_instructions,
         instructed=session.instructed and keep > 0,
         notes={**session.notes},
         history=session.history.copy(),

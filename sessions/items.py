@@ -3,7 +3,7 @@
 Plain frozen facts, the same for every dialect, stored as JSON. No wire names of any dialect, no tokens.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
@@ -43,12 +43,40 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class McpResource:
+    """A resource of an MCP server that a client has named, by the server's own URI."""
+
+    server: str
+    uri: str
+    mime_type: str | None = None
+    """As the server said when it was read."""
+    kind: Literal["mcp_resource"] = "mcp_resource"
+
+
+@dataclass(frozen=True, slots=True)
+class McpPrompt:
+    """A prompt of an MCP server that a client has named. `place` counts the messages that it has become."""
+
+    server: str
+    name: str
+    arguments: dict[str, str] = field(default_factory=dict)
+    place: int = 0
+    kind: Literal["mcp_prompt"] = "mcp_prompt"
+
+
+_Named = Annotated[McpResource | McpPrompt, Field(discriminator="kind")]
+Source = Annotated[_Named | None, Field(exclude_if=lambda source: source is None)]
+"""What of an MCP server an item is. The client knows the item by that alone, and never by its content."""
+
+
+@dataclass(frozen=True, slots=True)
 class UserItem:
     """What a person or a client program said."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
     kind: Literal["user"] = "user"
+    source: Source = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,8 @@ class AssistantItem:
     calls: tuple[ToolCall, ...] = ()
     incomplete: bool = False
     kind: Literal["assistant"] = "assistant"
+    source: Source = None
+    """Where an MCP server's prompt has the assistant say it, and no model did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +132,11 @@ class ToolResultItem:
     def model_text(self) -> str:
         """What the model reads."""
         return self.text if self.shown is None else self.shown
+
+
+def source_of(item: "Item") -> McpResource | McpPrompt | None:
+    """What of an MCP server an item is."""
+    return item.source if isinstance(item, UserItem | AssistantItem) else None
 
 
 Item = Annotated[SystemItem | UserItem | NoteItem | AssistantItem | ToolResultItem, Field(discriminator="kind")]

@@ -1,6 +1,7 @@
 """Which sessions stay in memory: the last used ones of each principal, and those that would be lost. No I/O."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenuto.sessions.items import item_bytes
@@ -31,15 +32,21 @@ class RecentSessions:
     """Sessions by last use, so many bytes of those that the store has too and of those that it has not.
 
     When there are more, those of the principal that holds most go first. One with an open run stays, over the limit
-    and over its time, which is `ttl_s` after its last use.
+    and over its time, which is `ttl_s` after its last use. `on_gone` is told the uid of each that is let go.
     """
 
-    def __init__(self, ttl_s: float, stored_bytes: int = STORED_BYTES, unstored_bytes: int = UNSTORED_BYTES) -> None:
+    def __init__(
+        self,
+        ttl_s: float,
+        stored_bytes: int = STORED_BYTES,
+        unstored_bytes: int = UNSTORED_BYTES,
+        on_gone: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._ttl_s = ttl_s
-        self._stored = _Table("the memory for sessions", stored_bytes)
+        self._stored = _Table("the memory for sessions", stored_bytes, on_gone)
         self.index = MemoryIndex()
         """The sessions that are not stored, for requests that repeat them."""
-        self._unstored = _Table("the memory for sessions that are not stored", unstored_bytes, self.index)
+        self._unstored = _Table("the memory for sessions that are not stored", unstored_bytes, on_gone, self.index)
 
     def nbytes(self) -> dict[str, int]:
         """About what they take in memory, those that are stored and those that are not."""
@@ -74,8 +81,8 @@ class RecentSessions:
 
 
 class _Table:
-    def __init__(self, what: str, size: int, index: MemoryIndex | None = None) -> None:
-        self._index = index
+    def __init__(self, what: str, size: int, on_gone: Callable[[str], None], index: MemoryIndex | None = None) -> None:
+        self._on_gone, self._index = on_gone, index
         self.entries: OrderedDict[str, _Entry] = OrderedDict()
         self.shares: Shares[str] = Shares(what, size, lambda uid: self.entries[uid].session.open_run is None)
 
@@ -93,7 +100,8 @@ class _Table:
         self._forget(uid)
 
     def _forget(self, uid: str) -> None:
-        self.entries.pop(uid, None)
+        if self.entries.pop(uid, None) is not None:
+            self._on_gone(uid)
         if self._index is not None:
             self._index.drop(uid)
 

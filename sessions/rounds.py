@@ -43,7 +43,9 @@ def completed(items: Sequence[Item], at: int) -> int:
 def ends_turn(items: Sequence[Item], place: int) -> bool:
     """Whether the model has ended a turn with this item, by itself, and was not told to go on."""
     item, follows = items[place], place + 1 < len(items) and isinstance(items[place + 1], NoteItem)
-    return isinstance(item, AssistantItem) and not item.calls and not item.incomplete and not follows
+    if not isinstance(item, AssistantItem) or item.source is not None:
+        return False
+    return not item.calls and not item.incomplete and not follows
 
 
 def last_completed_turn(items: Sequence[Item]) -> int:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from uuid import uuid4
 
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.items import Item, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.visible import VisibleHistory
@@ -22,7 +22,7 @@ class Parent:
 
 def new_uid(now: float) -> str:
     """An id that nobody has. It begins with the time, so that what is of one time lies together in the store."""
-    return f"{int(now * 1000):011x}{uuid4().hex[:13]}"
+    return f"{int(now * 1000):011x}{new_hex(13)}"
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -31,8 +31,9 @@ class Session:
 
     `uid` is unique over all principals and never reused; `id` is what the client knows, unique for its principal.
     `implicit`: made without the client naming it. `stored`: false keeps it in memory only. `server_tools` is the
-    server's tool list as frozen at the first turn, None before that. `approved` holds the tools that a person has
-    approved for the rest of the session. `hint` is what its client last said of which conversation it is. `instructed`:
+    server's tool list as frozen at the first turn, None before that; `server_instructions` are what servers said of
+    their tools then, by their names. `approved` holds the tools that a person has approved for the rest of the session.
+    `hint` is what its client last said of which conversation it is. `instructed`:
     the first item instructs for the last answer alone, and is no part of the conversation. `metadata` is its client's.
     """
 
@@ -50,6 +51,7 @@ class Session:
     items: list[Item] = field(default_factory=list)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     server_tools: tuple[ToolSpec, ...] | None = None
+    server_instructions: Mapping[str, str] = field(default_factory=dict)
     approved: frozenset[str] = frozenset()
     open_run: str | None = None
     instructed: bool = False

@@ -7,7 +7,7 @@ that falls free after that is kept for it from those who hold more than their sh
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -30,11 +30,18 @@ class _Holding(Generic[K]):
 class Shares(Generic[K]):
     """A table of `size` (entries, bytes, tokens) that principals share. One thread.
 
-    `is_idle` says whether an entry may give way now.
+    `is_idle` says whether an entry may give way now; `order` in which order those of a principal do, from
+    those that were used longest ago on.
     """
 
-    def __init__(self, what: str, size: int, is_idle: Callable[[K], bool]) -> None:
-        self._what, self._size, self._is_idle = what, size, is_idle
+    def __init__(
+        self,
+        what: str,
+        size: int,
+        is_idle: Callable[[K], bool],
+        order: Callable[[Iterable[K]], Iterable[K]] = iter,
+    ) -> None:
+        self._what, self._size, self._is_idle, self._order = what, size, is_idle, order
         self._holdings: dict[str, _Holding[K]] = {}
         self._owner: dict[K, str] = {}
         self._refused: dict[str, tuple[int, float]] = {}  # what each was refused, and until when that is remembered
@@ -161,8 +168,9 @@ class Shares(Generic[K]):
         return gone
 
     def _idle(self, principal: str) -> Iterator[K]:
-        holding = self._holdings.get(principal)
-        return filter(self._is_idle, () if holding is None else holding.entries)
+        # A generator: nothing is put in order before the first of them has to give way.
+        if (holding := self._holdings.get(principal)) is not None:
+            yield from self._order(filter(self._is_idle, holding.entries))
 
     def _weight(self, key: K) -> int:
         return self._holdings[self._owner[key]].entries[key]

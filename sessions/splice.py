@@ -110,7 +110,7 @@ def splice(session: Sequence[Item], history: VisibleHistory, request: RequestIte
 
 
 def _has_assistant(items: Sequence[Item]) -> bool:
-    return any(isinstance(item, AssistantItem) for item in items)
+    return any(isinstance(item, AssistantItem) and item.source is None for item in items)
 
 
 def _leading_systems(items: Sequence[Item]) -> int:

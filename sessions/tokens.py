@@ -1,10 +1,13 @@
 """A stream of token ids that grows at its end, and names for its beginnings. No text, no I/O."""
 
 import hashlib
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
+
+_LOOKED_BACK = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +78,38 @@ class Tokens(Sequence[int]):
         twin._ids = self._ids[since:length]
         return twin
 
+    def ids(self, length: int | None = None) -> "array[int]":
+        """The first `length` of them, or all, as an array of its own."""
+        return self._ids[:length]
+
+    def to_bytes(self) -> bytes:
+        """Their ids in four bytes each, little-endian."""
+        return _little_endian(self._ids).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Tokens":
+        """What `to_bytes` gave. Raises ValueError where it is not of whole ids."""
+        tokens = cls()
+        tokens._ids.frombytes(data)
+        tokens._ids = _little_endian(tokens._ids)
+        return tokens
+
     def shared(self, other: "Tokens") -> int:
         """How many tokens this and the other have in common from the start."""
-        left, right = self._ids, other._ids
-        end = min(len(left), len(right))
-        if not end or left[0] != right[0]:
-            return 0
-        if left[:end] == right[:end]:
-            return end
-        low, high = 0, end  # left[:low] == right[:low], left[:high] != right[:high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if left[low:middle] == right[low:middle]:
-                low = middle
-            else:
-                high = middle
-        return low
+        return shared(self._ids, other._ids)
+
+    def behind_last(self, length: int) -> int | None:
+        """The place behind the last earlier stand of the last `length` tokens; None where there is none among the last
+        16,384."""
+        count = len(self._ids)
+        if length >= count:
+            return None
+        begin = max(0, count - _LOOKED_BACK)
+        seen, ending = self._ids[begin : count - 1].tobytes(), self._ids[count - length :].tobytes()
+        size, at = self._ids.itemsize, seen.rfind(ending)
+        while at % size and at >= 0:
+            at = seen.rfind(ending, 0, at + len(ending) - 1)
+        return None if at < 0 else begin + at // size + length
 
     def prefix(self, length: int | None = None) -> Prefix:
         """The name of the first `length` of them, or of all."""
@@ -104,6 +123,31 @@ class Tokens(Sequence[int]):
     def begins_with(self, prefix: Prefix) -> bool:
         """Whether these are the tokens that are named."""
         return prefix.length <= len(self) and self.prefix(prefix.length) == prefix
+
+
+def shared(left: "array[int]", right: "array[int]") -> int:
+    """How many ids two arrays have in common from the start."""
+    end = min(len(left), len(right))
+    if not end or left[0] != right[0]:
+        return 0
+    if left[:end] == right[:end]:
+        return end
+    low, high = 0, end  # left[:low] == right[:low], left[:high] != right[:high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _little_endian(ids: "array[int]") -> "array[int]":
+    """From the machine's order of bytes, or back to it."""
+    if sys.byteorder == "big":
+        ids = ids[:]
+        ids.byteswap()
+    return ids
 
 
 def _fresh_hash(data: memoryview | bytes = b"") -> "hashlib.blake2b":

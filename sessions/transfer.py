@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
-from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from tenuto.errors import InvalidRequest
-from tenuto.sessions.ids import User, checked_session_id
+from tenuto.sessions.ids import User, checked_session_id, new_hex
 from tenuto.sessions.items import Item, JsonObject, SystemItem, ToolSpec
 from tenuto.sessions.ledger import Ledger
 from tenuto.sessions.metadata import Metadata
@@ -151,7 +150,7 @@ def restore(document: Any, principal: str, id: str) -> Session:
     if read.instructed and not isinstance(next(iter(read.items), None), SystemItem):
         raise InvalidRequest("instructed: the first item is no system item", "instructed")
     session = Session(
-        uid=uuid4().hex,
+        uid=new_hex(),
         principal=principal,
         id=id,
         created_at=read.created_at,

@@ -2,7 +2,8 @@
 
 An item is *visible* if a client that repeats the conversation would send it: system and user items, assistant turns,
 and results of client tools. The runtime's record is not: its notes, and results with `server` true, which are those of
-server tools, and those that it wrote in place of a client that never answered.
+server tools, and those that it wrote in place of a client that never answered. What a client has named of an MCP server
+is told by that name: of a prompt the first message stands for all.
 """
 
 import hashlib
@@ -10,9 +11,20 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from tenuto.sessions.ids import is_own_call_id
-from tenuto.sessions.items import AssistantItem, Item, NoteItem, ToolCall, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Item,
+    McpPrompt,
+    McpResource,
+    NoteItem,
+    ToolCall,
+    ToolResultItem,
+    UserItem,
+    source_of,
+)
 from tenuto.sessions.open_calls import OpenCalls
 from tenuto.sessions.rounds import ends_turn
 
@@ -78,7 +90,7 @@ def visible(items: Sequence[Item], first: int = 0) -> list[Visible]:
 def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
     """The item at `start`, with the rounds that join it if it is a server's, and the index after what was used."""
     item, end = items[start], start + 1
-    if not isinstance(item, AssistantItem):
+    if not _is_said_here(item):
         return item, end
     rounds = [item]
     while all(call.server for call in rounds[-1].calls):
@@ -86,7 +98,7 @@ def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
         while end < len(items) and _is_record(items[end]):
             end += 1
         after = items[end] if begin < end < len(items) else None
-        if not isinstance(after, AssistantItem):
+        if after is None or not _is_said_here(after):
             break
         rounds.append(after)
         end += 1
@@ -98,11 +110,18 @@ def _fold(items: Sequence[Item], start: int) -> tuple[Item, int]:
     ), end
 
 
+def _is_said_here(item: Item) -> TypeGuard[AssistantItem]:
+    return isinstance(item, AssistantItem) and item.source is None
+
+
 def _is_record(item: Item) -> bool:
     return isinstance(item, NoteItem) or (isinstance(item, ToolResultItem) and item.server)
 
 
 def _is_hidden(item: Item) -> bool:
+    source = source_of(item)
+    if source is not None:
+        return isinstance(source, McpPrompt) and source.place > 0
     return _is_record(item) or (isinstance(item, AssistantItem) and not item.text and not item.calls)
 
 
@@ -130,6 +149,8 @@ def difference(stored: Item, given: Item) -> str | None:
     Reasoning and call ids count only where the client gives them. A call that has the id that we gave it is that call,
     whatever its arguments are by now: clients fill in defaults, shorten commands and trim texts before they repeat it.
     """
+    if source_of(stored) is not None or source_of(given) is not None:
+        return None if _named(source_of(stored)) == _named(source_of(given)) else "what it names of an MCP server"
     if stored.kind != given.kind:
         return f"kind ({given.kind})"
     if stored.text != given.text:
@@ -176,6 +197,8 @@ def _ids_differ(stored: str, given: str) -> bool:
 
 def _content(item: Item) -> bytes:
     """All of a visible item that both sides always have alike: no reasoning, and of calls their names alone."""
+    if (source := source_of(item)) is not None:
+        return json.dumps(_named(source)).encode()
     content: list[object] = [item.kind, item.text]
     if isinstance(item, _CARRYING) and item.attachments:  # without any, digests are as they were before there were some
         content.append([[one.kind, one.mime_type, one.data, one.uri] for one in item.attachments])
@@ -184,6 +207,16 @@ def _content(item: Item) -> bytes:
     if isinstance(item, ToolResultItem):
         content.append(item.is_error)
     return json.dumps(content).encode()
+
+
+def _named(source: McpResource | McpPrompt | None) -> list[object] | None:
+    """How a client names it, as it repeats it."""
+    match source:
+        case McpResource():
+            return [source.kind, source.server, source.uri]
+        case McpPrompt():
+            return [source.kind, source.server, source.name, sorted(source.arguments.items())]
+    return None
 
 
 def _digest(before: bytes, item: Item) -> bytes:

@@ -3,7 +3,8 @@
 A question comes through the call's own context, so that nobody else is asked, and nobody where the call has no one.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -44,22 +45,22 @@ class Resumed:
 
 
 class CannotAsk(Exception):
-    """Nobody can be asked; the text says why, for the server that wanted to."""
+    """Nobody can be asked, person or model; the text says why, for the server that wanted to."""
 
 
-def off_the_clock(ask: Ask | None, scope: anyio.CancelScope) -> Ask | None:
-    """The same, while the time of a scope stands still: how long a person takes is not the tool's affair.
+@contextmanager
+def stopped(clocks: Sequence[anyio.CancelScope]) -> Iterator[None]:
+    """Let the time of scopes stand still for the block: how long a person or the model takes is not the tool's affair.
 
-    One question at a time.
+    One block at a time.
     """
-    if ask is None:
-        return None
-
-    async def asked(question: Question) -> Reply:
-        left, scope.deadline = scope.deadline - anyio.current_time(), float("inf")
-        try:
-            return await ask(question)
-        finally:
-            scope.deadline = anyio.current_time() + left
-
-    return asked
+    now = anyio.current_time()
+    left = [clock.deadline - now for clock in clocks]
+    for clock in clocks:
+        clock.deadline = float("inf")
+    try:
+        yield
+    finally:
+        now = anyio.current_time()
+        for clock, rest in zip(clocks, left, strict=True):
+            clock.deadline = now + rest

@@ -40,6 +40,11 @@ class Gate:
         self._places = anyio.Semaphore(limit)
         self._waiting = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is in, and nobody waits."""
+        return not self._waiting and self._places.value == self._limit
+
     @asynccontextmanager
     async def enter(self, deadline: float) -> AsyncIterator[Place]:
         """Hold a place for the block. `deadline` is a time of the event loop's clock.

@@ -1,9 +1,11 @@
 """The `mcpServers` file that Claude Desktop, Cursor and llama-server read, with a few keys of ours beside theirs.
 
 Ours, in a server's entry: `permission` (auto, ask, deny, or an object from tool name or glob to one of them),
-`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern), `oauth`, `headers_command`,
+`timeout_s`, `start_timeout_s`, `max_concurrency`, `disabled`, `era` (auto, legacy, modern),
+`instance` (shared, session), `oauth`, `headers_command`,
 `bearer_command`, `sandbox`, and `tools`, an object from tool name or glob to `permission`, `timeout_s` and
-`max_concurrency` of those tools alone. `gateway` says what MCP clients see.
+`max_concurrency` of those tools alone. `gateway` says what MCP clients see. `instructions`, `sampling` and `roots` say
+what the server may tell and ask; `roots` beside `mcpServers` is for all entries that have none.
 """
 
 import json
@@ -22,14 +24,16 @@ from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.egress import Egress
 from tenuto.tools.gateway import Gateway, gateway
 from tenuto.tools.mcp_credentials import HeaderCommand, OAuthEntry, OAuthSettings, words_of
-from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind
+from tenuto.tools.mcp_entry import Entry, Era, File, HttpKind, Instance, RootEntries
 from tenuto.tools.mcp_sandbox import Sandbox, sandbox
 from tenuto.tools.names import sanitised
 from tenuto.tools.patterns import matching
+from tenuto.tools.roots import MOST_ROOTS, Root, joined, root
+from tenuto.tools.sampling import OFF, SamplingSettings, sampling
 
 logger = logging.getLogger(__name__)
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _OTHERS_KEYS = frozenset({"description", "autoApprove", "alwaysAllow", "timeout", "icon"})
 """Keys that other programs read in the same file; they mean nothing to us."""
 
@@ -80,6 +84,7 @@ class ServerConfig:
     `permission` is looked up by the server's own tool names. `start_timeout_s` covers the connection and the first
     listing, `timeout_s` one call, `max_concurrency` the calls of one tool at a time. `most_listed_bytes` bounds a
     listing by the JSON text of its descriptions and schemas. `may_ask`: whether it is told that it can ask people.
+    `roots` None: it is told of no folders, not even of those that sessions work in.
     """
 
     name: str
@@ -93,7 +98,11 @@ class ServerConfig:
     most_listed_bytes: int = 32 << 20
     may_ask: bool = True
     era: Era = "auto"
+    instance: Instance = "shared"
     gateway: Gateway = field(default_factory=Gateway)
+    instructions: bool = True
+    sampling: SamplingSettings = OFF
+    roots: tuple[Root, ...] | None = None
 
     def timeout_of(self, tool: str) -> float:
         """What one call of this tool may take. Of several globs that match, the shortest time wins."""
@@ -156,9 +165,14 @@ def parse_mcp_config(text: str, source: str, environ: Mapping[str, str] = os.env
         raise ConfigurationError(f"{source}: {_first_problem(exc)}") from exc
     configs: dict[str, ServerConfig] = {}
     for label, raw in file.mcp_servers.items():
-        config = _Reading(f"{source}: server {label!r}", environ).server(label, raw)
+        config = _Reading(f"{source}: server {label!r}", environ, file.roots).server(label, raw)
         if config.name in configs:
             raise ConfigurationError(f"{source}: server {label!r}: another server is already called {config.name!r}")
+        for other in configs.values():
+            if shared := sorted(config.gateway.schemes & other.gateway.schemes):
+                raise ConfigurationError(
+                    f"{source}: server {label!r}: gateway.schemes: {shared[0]!r} is that of {other.name!r} already"
+                )
         configs[config.name] = config
     return tuple(configs.values())
 
@@ -169,6 +183,7 @@ class _Reading:
 
     place: str
     environ: Mapping[str, str]
+    roots: RootEntries
 
     def server(self, label: str, raw: dict[str, Any]) -> ServerConfig:
         name = sanitised(label)
@@ -190,10 +205,14 @@ class _Reading:
             max_concurrency=entry.max_concurrency,
             disabled=entry.disabled,
             era=entry.era,
+            instance=entry.instance,
             gateway=gateway(entry.gateway),
             tools=tuple(
                 (pattern, ToolSettings(each.timeout_s, each.max_concurrency)) for pattern, each in entry.tools.items()
             ),
+            instructions=entry.instructions,
+            sampling=sampling(entry.sampling),
+            roots=self._roots(entry),
         )
 
     def _target(self, entry: Entry) -> StdioTarget | HttpTarget:
@@ -221,7 +240,7 @@ class _Reading:
             expanded=tuple(
                 self.environ[found[1]]
                 for each in entry.args
-                for found in _VARIABLE.finditer(each)
+                for found in VARIABLE.finditer(each)
                 if found[1] in self.environ
             ),
             sandbox=self._sandbox(entry, expand),
@@ -232,6 +251,26 @@ class _Reading:
             return sandbox(entry.sandbox, expand)
         except ValueError as exc:
             self._refuse(f"sandbox: {exc}")
+
+    def _roots(self, entry: Entry) -> tuple[Root, ...] | None:
+        """True is for the folders of sessions alone."""
+        match entry.roots:
+            case False:
+                return None
+            case True:
+                return ()
+            case None if not self.roots:
+                return None
+        written = self.roots if entry.roots is None else entry.roots
+        expand = (lambda _field, value: value) if entry.disabled else self._expand
+        pairs = ((each, None) if isinstance(each, str) else (each.path, each.name) for each in written)
+        try:
+            found = joined([root(expand("roots", path), name) for path, name in pairs])
+        except ValueError as exc:
+            self._refuse(f"roots: {exc}")
+        if len(found) > MOST_ROOTS:
+            self._refuse(f"roots: at most {MOST_ROOTS}")
+        return found
 
     def _command(self, entry: Entry) -> HeaderCommand | None:
         given = entry.headers_command if entry.bearer_command is None else entry.bearer_command
@@ -246,21 +285,10 @@ class _Reading:
         """A server that wants no login never asks, so it is ready for one unless the entry says otherwise."""
         if entry.oauth is False:
             return None
-        given = entry.oauth or OAuthEntry()
-
-        def text(name: str) -> str | None:
-            value: str | None = getattr(given, name)
-            return value if value is None else expand(f"oauth.{name}", value)
-
-        return OAuthSettings(
-            client_id=text("client_id"),
-            client_secret=text("client_secret"),
-            issuer=text("issuer"),
-            scope=text("scope"),
-            client_metadata_url=text("client_metadata_url"),
-            grant=given.grant,
-            callback_port=given.callback_port,
-        )
+        try:
+            return (entry.oauth or OAuthEntry()).settings(lambda name, value: expand(f"oauth.{name}", value))
+        except ValueError as exc:
+            self._refuse(f"oauth.{exc}")
 
     def _kind(self, entry: Entry) -> HttpKind:
         """How it is spoken to; other programs write it under either name, in several spellings."""
@@ -286,7 +314,7 @@ class _Reading:
 
         if value == "~" or value.startswith("~/"):
             value = self.environ.get("HOME", str(Path("~").expanduser())) + value[1:]
-        return _VARIABLE.sub(replaced, value)
+        return VARIABLE.sub(replaced, value)
 
     def _refuse(self, problem: str) -> NoReturn:
         raise ConfigurationError(f"{self.place}: {problem}")

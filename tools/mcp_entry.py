@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from tenuto.tools.approvals import Permission
-from tenuto.tools.gateway import GatewayEntry
+from tenuto.tools.gateway import GatewayOrNot
 from tenuto.tools.mcp_credentials import OAuthEntry
 from tenuto.tools.mcp_sandbox import SandboxEntry
+from tenuto.tools.sampling import Mode, SamplingEntry
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Calls = Annotated[int, Field(ge=1, le=1024)]
@@ -16,6 +17,9 @@ HttpKind = Literal["auto", "http", "sse"]
 
 Era = Literal["auto", "legacy", "modern"]
 """Which protocol: `legacy` is up to 2025-11-25, with a handshake, `modern` from 2026-07-28 on. `auto` finds out."""
+
+Instance = Literal["shared", "session"]
+"""Who uses one program or connection: all, or one session."""
 
 
 class ToolEntry(BaseModel):
@@ -26,6 +30,18 @@ class ToolEntry(BaseModel):
     permission: Permission | None = None
     timeout_s: Seconds | None = None
     max_concurrency: Calls | None = None
+
+
+class RootEntry(BaseModel):
+    """A folder for a server to work in, with a name of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    name: str | None = None
+
+
+RootEntries = list[str | RootEntry]
 
 
 class Entry(BaseModel):
@@ -55,8 +71,12 @@ class Entry(BaseModel):
     max_concurrency: Calls = 8
     disabled: bool = False
     era: Era = "auto"
-    gateway: bool | GatewayEntry = True
+    instance: Instance = "shared"
+    gateway: GatewayOrNot = True
     tools: dict[str, ToolEntry] = {}
+    instructions: bool = True
+    sampling: Mode | SamplingEntry = "off"
+    roots: bool | RootEntries | None = None
 
 
 class File(BaseModel):
@@ -65,3 +85,5 @@ class File(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     mcp_servers: dict[str, dict[str, Any]] = Field(alias="mcpServers")
+    roots: RootEntries = []
+    """Those of servers whose entries say nothing of theirs."""

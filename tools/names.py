@@ -9,7 +9,10 @@ SEPARATOR = "__"
 OWN = "tenuto"
 """The server, to clients, of the tools that belong to none: every call that they are shown has a server."""
 TOOL_SEARCH = "tool_search"
-"""The one such tool: it finds others."""
+"""Finds other tools."""
+READ_RESOURCE = "read_resource"
+"""Reads what results of tools have linked to."""
+_OWN = (TOOL_SEARCH, READ_RESOURCE)
 
 _VALID = re.compile(r"[a-zA-Z0-9_-]+")
 _HASH_CHARACTERS = 8
@@ -34,13 +37,13 @@ def parted(name: str) -> tuple[str, str]:
     """The server of a tool and the tool's own name, by the name that models see."""
     server, separator, tool = name.partition(SEPARATOR)
     if not separator:
-        return (OWN if name == TOOL_SEARCH else name), name
+        return (OWN if name in _OWN else name), name
     return server, tool
 
 
 def called_name(server: str, tool: str) -> str:
     """The name that models see of a tool that a client names by its server: what `parted` has parted."""
-    return tool if (server, tool) == (OWN, TOOL_SEARCH) else exported_name(server, tool)
+    return tool if server == OWN and tool in _OWN else exported_name(server, tool)
 
 
 def sanitised(name: str) -> str:

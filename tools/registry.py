@@ -11,7 +11,7 @@ import anyio
 from tenuto.errors import ConfigurationError, ServerUnreachable, TenutoError, ToolFailed
 from tenuto.sessions.items import ToolSpec
 from tenuto.sessions.questions import Question
-from tenuto.tools.asking import Ask, Reply, off_the_clock
+from tenuto.tools.asking import Ask, Reply
 from tenuto.tools.gate import Gate, Place
 from tenuto.tools.names import exported_name
 from tenuto.tools.spec import CallContext, Tool, ToolResult, ToolServer
@@ -53,7 +53,8 @@ class Registry:
     """The tools of a fixed list of servers. Event-loop thread only.
 
     `limits` holds those of servers by name; the others have the defaults. `check` holds arguments to schemas; by
-    default it does so at once, which is for servers whose schemas are known. The listing is what `refresh` found last.
+    default it does so at once, which is for servers whose schemas are known. `instructions` gives what servers say of
+    how their tools are used, by their names. The listing is what `refresh` found last.
 
     Raises:
         ConfigurationError: two servers have one name.
@@ -64,6 +65,7 @@ class Registry:
         servers: Sequence[ToolServer],
         limits: Mapping[str, CallLimits] | None = None,
         check: Check | None = None,
+        instructions: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         names = [server.name for server in servers]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -72,6 +74,7 @@ class Registry:
         self._servers = {server.name: server for server in servers}
         self._limits = {name: (limits or {}).get(name, CallLimits()) for name in names}
         self.check = check or _check_here
+        self.instructions = instructions
         self._listed: dict[str, Exported] = {}
         self._seen: dict[str, Exported] = {}
         self._gates: dict[str, Gate] = {}
@@ -141,8 +144,8 @@ class Registry:
         deadline = anyio.current_time() + seconds
         async with self._gate(found).enter(deadline) as place:
             with anyio.CancelScope(deadline=deadline) as scope:
-                ask = off_the_clock(_without_a_place(context.ask, place), scope)
-                return await self._ask(found, arguments, replace(context, ask=ask))
+                context = replace(context, ask=_without_a_place(context.ask, place))
+                return await self._ask(found, arguments, context.timed_by(scope))
         assert scope.cancelled_caught
         raise ToolFailed(f"{name} did not answer within {seconds:g} s; it may have had an effect", may_have_run=True)
 

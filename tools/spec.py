@@ -3,13 +3,22 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, Self
 
+import anyio
 from mcp_types import CallToolResult
 
 from tenuto.sessions.items import Attachment, JsonObject, ToolSpec
-from tenuto.tools.asking import Ask, Resumed
+from tenuto.tools.asking import Ask, Resumed, stopped
+from tenuto.tools.roots import Root
+from tenuto.tools.sampling import AskModel
+
+Log = Callable[[str, str], None]
+"""Told a level by syslog's names, and a text."""
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told (done, total, message)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +62,45 @@ class CallContext:
     """Who calls, for whom: typed, and never taken from what a model wrote.
 
     `session` is the session's uid, None for a call from outside any session; then session-bound tools keep their data
-    under the principal. `progress` may be called with (done, total, message). `ask` asks a person; None: nobody
-    is there. `resumed` is set of a call that has asked in an earlier process.
+    under the principal. `ask` asks a person, `sample`
+    the model; None: nobody is there. `resumed` is set of a call that has asked in an earlier process. `roots` are the
+    folders that its session works in. `log` takes what the tool's server logs meanwhile.
     """
 
     principal: str
     session: str | None
     run: str | None
     call: str
-    progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
+    progress: Progress | None = None
     ask: Ask | None = None
     resumed: Resumed | None = None
+    sample: AskModel | None = None
+    roots: tuple[Root, ...] = ()
+    log: Log | None = None
+    clocks: tuple[anyio.CancelScope, ...] = ()
+    """What bounds the call's time."""
+
+    def timed_by(self, scope: anyio.CancelScope) -> Self:
+        """The same, for a call whose time is that of a scope."""
+        return replace(self, clocks=(*self.clocks, scope))
+
+    def off_the_clock(self) -> AbstractContextManager[None]:
+        """Let the call's time stand still while it waits for somebody's answer. One question at a time."""
+        return stopped(self.clocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call from outside any run: it hears of its progress and its log, and answers what is asked in it."""
+
+    progress: Progress | None = None
+    ask: Ask | None = None
+    sample: AskModel | None = None
+    log: Log | None = None
+
+    def context(self, principal: str, call: str) -> CallContext:
+        """The call's."""
+        return CallContext(principal, None, None, call, self.progress, self.ask, sample=self.sample, log=self.log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tenuto.errors import ModelLoadFailed
 from tenuto.pipelines.cache_types import CACHE_TYPES, CacheType, can_hold
-from tenuto.pipelines.fit.needs import CELL_STEP, Layout, Need, need_of
+from tenuto.pipelines.fit.needs import CELL_STEP, Layout, Need, is_plain, need_of
 from tenuto.pipelines.fit.refusal import refusal
 from tenuto.pipelines.fit.values import Memory, Plan, Wishes
 from tenuto.pipelines.model_shape import Shape
@@ -157,6 +157,7 @@ def _planned(shape: Shape, wishes: Wishes, memory: Memory, chosen: Layout, need:
         host=need.host,
         on_devices=need.devices,
         host_cache_bytes=max(0, room),
+        is_plain=is_plain(shape, wishes, chosen),
     )
     return replace(made, gave_way=tuple(_gave_way(shape, wishes, memory, made)))
 

@@ -16,6 +16,12 @@ _CELL_FACTS = 128
 """Bytes that the library keeps of a cell beside its numbers, once for each kind of cache."""
 _SCRATCH = 16 << 20
 """What the library takes for itself on each device, whatever the model."""
+PLAIN_TOKENS = 128
+"""So many tokens at a time are attended to plainly."""
+_PLAIN_BYTES = 128 << 20
+"""Scores take at most so many."""
+_DRAFTED_BYTES = 16 << 20
+"""Logits of drafted tokens take at most so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +46,33 @@ class Need:
     on_each: tuple[int, ...]
 
 
+def most_drafts(wished: int, batch_tokens: int, vocabulary: int) -> int:
+    """How many drafted tokens a step carries at most."""
+    return min(wished, batch_tokens // 2, _DRAFTED_BYTES // (4 * max(vocabulary, 1)))
+
+
+def is_plain(shape: Shape, wishes: Wishes, tried: Layout) -> bool:
+    """Whether scores are written out. Measured on processors (docs/decisions/0065): a step is up to 1.7 times as fast.
+
+    The library can do so with no quantised values; what belongs to an image is attended to as a whole.
+    """
+    scores = 4 * shape.queries * PLAIN_TOKENS * tried.context
+    return not (tried.gpu_layers or wishes.further or tried.cache_type != "f16") and 0 < scores <= _PLAIN_BYTES
+
+
 def need_of(shape: Shape, wishes: Wishes, memory: Memory, tried: Layout) -> Need | None:
     """What a layout takes, or None where its layers find no place on the devices."""
     cells = -(-tried.context // CELL_STEP) * CELL_STEP
-    windowed = _windowed_cells(shape, cells, wishes.batch_tokens)
+    plain = is_plain(shape, wishes, tried)
+    at_once = min(wishes.batch_tokens, max(PLAIN_TOKENS, tried.slots)) if plain else wishes.batch_tokens
+    windowed = _windowed_cells(shape, cells, at_once)
     caches = [
         tried.slots * _slot_bytes(layer, windowed if layer.is_windowed else cells, tried.cache_type)
         for layer in shape.layers
     ]
-    step = _step_bytes(shape, cells + (windowed if shape.window else 0), tried.slots, wishes.batch_tokens)
+    outputs = tried.slots + most_drafts(wishes.drafts, wishes.batch_tokens, shape.vocabulary)
+    rows = _Rows(min(at_once, tried.slots * cells), outputs, tried.slots)
+    step = _step_bytes(shape, cells + (windowed if shape.window else 0), rows, is_plain=plain)
     placed = _placed(shape, caches, step, memory.devices, tried.gpu_layers, wishes.on_each)
     if placed is None:
         return None
@@ -62,8 +86,8 @@ def need_of(shape: Shape, wishes: Wishes, memory: Memory, tried: Layout) -> Need
     return Need(shape.weights, sum(caches), steps, host, devices, on_each)
 
 
-def _windowed_cells(shape: Shape, cells: int, batch_tokens: int) -> int:
-    return min(cells, -(-(shape.window + batch_tokens) // CELL_STEP) * CELL_STEP)
+def _windowed_cells(shape: Shape, cells: int, at_once: int) -> int:
+    return min(cells, -(-(shape.window + at_once) // CELL_STEP) * CELL_STEP)
 
 
 def _slot_bytes(layer: Layer, cells: int, cache_type: CacheType) -> int:
@@ -71,12 +95,23 @@ def _slot_bytes(layer: Layer, cells: int, cache_type: CacheType) -> int:
     return cells * (row_bytes(layer.keys, cache_type) + row_bytes(layer.values, cache_type)) + layer.state
 
 
-def _step_bytes(shape: Shape, cells: int, slots: int, batch_tokens: int) -> int:
-    """What a step works with: numbers of its tokens, a mask over the cells, and the logits twice."""
-    batch_tokens = min(batch_tokens, slots * cells)
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """How many tokens a step works with at once, how many of them have logits, and of how many slots they are."""
+
+    tokens: int
+    outputs: int
+    slots: int
+
+
+def _step_bytes(shape: Shape, cells: int, rows: _Rows, *, is_plain: bool) -> int:
+    """What a step works with: numbers of its tokens, a mask over the cells, scores if they are written out, and the
+    logits twice."""
     state = max((layer.state for layer in shape.layers), default=0)
-    logits = 8 * slots * (shape.vocabulary + shape.step)
-    return batch_tokens * (4 * shape.step + 2 * cells) + logits + 2 * slots * state
+    logits = 8 * rows.outputs * (shape.vocabulary + shape.step)
+    # Written out, the mask has four bytes for each score too.
+    of_cells = 4 * (shape.queries + 1) * cells if is_plain else 2 * cells
+    return rows.tokens * (4 * shape.step + of_cells) + logits + 2 * rows.slots * state
 
 
 def _placed(

@@ -40,6 +40,8 @@ class Wishes:
     most_context: int = 8192
     most_slots: int = 16
     batch_tokens: int = 512
+    drafts: int = 0
+    """How many drafted tokens a step may carry."""
     among: int = 1
     """How many models share the memory that nobody has divided."""
     on_each: tuple[int, ...] = ()
@@ -65,6 +67,8 @@ class Plan:
     host: int
     on_devices: tuple[int, ...]
     host_cache_bytes: int
+    is_plain: bool = False
+    """Whether scores are written out, and not folded as they come: faster on processors, and more memory for a step."""
     gave_way: tuple[str, ...] = ()
     """In words, what is less than it would be with more memory."""
 

@@ -38,6 +38,14 @@ class Reading:
         self.leading = [(block, glue) for block, glue in self.blocks if not glue.start]
         self.of_calls = frozenset().union(*(glue.signs for _, glue in self.blocks))
         """Signs of calls, which are text where there are none."""
+        both = (False, True)
+        self.wanted = {(thinks, calls): self._wanted(thinks=thinks, calls=calls) for thinks in both for calls in both}
+        """The markers that may come next and that only the text can show, by whether the turn reasons and may call."""
+
+    def _wanted(self, *, thinks: bool, calls: bool) -> list[str]:
+        texts = (self.thought, *self.certain) if thinks else (*self.opening, *self.unsaid, *self.certain)
+        left_out = () if calls else self.opening
+        return [text for text in texts if text not in self.alphabet.signs and text not in left_out]
 
 
 class TurnReader:
@@ -99,7 +107,7 @@ class TurnReader:
             return None
         if self._block is not None:
             return []
-        wanted = self._wanted()
+        wanted = self._reading.wanted[self._state is _State.REASONING, self._calls]
         places = [(text, *self._find(text)) for text in wanted]
         found = [(at + len(text), at, text) for text, at, is_sure in places if is_sure]
         signs = self._reading.alphabet.signs
@@ -156,16 +164,6 @@ class TurnReader:
         if not undecided:
             self._state = _State.TEXT
         return not undecided
-
-    def _wanted(self) -> Sequence[str]:
-        """The markers that may come next and that only the text can show."""
-        reading = self._reading
-        if self._state is _State.REASONING:
-            texts: Sequence[str] = (reading.thought, *reading.certain)
-        else:
-            texts = (*reading.opening, *reading.unsaid, *reading.certain)
-        left_out = () if self._calls else reading.opening
-        return [text for text in texts if text not in reading.alphabet.signs and text not in left_out]
 
     def _on_marker(self, marker: str) -> list[TurnEvent]:
         reading = self._reading

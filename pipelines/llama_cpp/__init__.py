@@ -1,10 +1,11 @@
 """Models in GGUF files, run by llama.cpp through its C API. Importing this needs the extra `tenuto[llama]`."""
 
 from tenuto.pipelines.llama_cpp import openmp  # the first of all that load the library
-from tenuto.pipelines.llama_cpp.backend import LlamaBackend, LlamaPending
+from tenuto.pipelines.llama_cpp.backend import LlamaBackend
+from tenuto.pipelines.llama_cpp.choosing import LlamaPending
 from tenuto.pipelines.llama_cpp.devices import devices
 from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
-from tenuto.pipelines.llama_cpp.native import Model, Placement, placement_of
+from tenuto.pipelines.llama_cpp.native import Model, Placement, can_offload, placement_of, version
 from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings
 from tenuto.pipelines.llama_cpp.text_encoder import LlamaTextEncoder
@@ -20,8 +21,10 @@ __all__ = [
     "Model",
     "Placement",
     "Projector",
+    "can_offload",
     "devices",
     "longest_text",
     "openmp",
     "placement_of",
+    "version",
 ]

@@ -1,9 +1,7 @@
 """The weights and the cache of a GGUF model as the engine uses them. Engine thread only, but for construction."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,35 +14,26 @@ from tenuto.pipelines.backend import (
     Row,
     RowFailed,
     Sampled,
-    Sampler,
     Sampling,
     Snapshot,
     TokenLogprob,
 )
-from tenuto.pipelines.checks import check_rows
+from tenuto.pipelines.checks import check_drafted, check_rows
+from tenuto.pipelines.fit import most_drafts
 from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import packing
-from tenuto.pipelines.llama_cpp.context import Context, Feed, Logits
+from tenuto.pipelines.llama_cpp.batch import Feed
+from tenuto.pipelines.llama_cpp.choosing import LlamaPending, sample, sample_after
+from tenuto.pipelines.llama_cpp.context import Context
 from tenuto.pipelines.llama_cpp.lora import LlamaAdapter, adapted
 from tenuto.pipelines.llama_cpp.native import Model
 from tenuto.pipelines.llama_cpp.projector import Projector
-from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size, apply_mask, likeliest, logprobs
+from tenuto.pipelines.llama_cpp.sampling import LlamaSampler, Size
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings, how_it_shares
 
 # What moving a byte of cache costs against reading a byte of weights: it is read and written twice on its way through
 # host memory, and crosses the bus twice where the weights lie on an accelerator.
 _MOVE_COST_HOST, _MOVE_COST_DEVICE = 4, 200
-
-
-@dataclass(slots=True)
-class LlamaPending:
-    """A step that is under way."""
-
-    rows: Sequence[Row]
-    order: list[int]
-    """Indices of `rows` in the order in which the batch holds them."""
-    logits: list[Logits | None] = field(default_factory=list, repr=False)
-    """After collect and until the next launch: what each row's token was chosen from, its mask applied."""
 
 
 class LlamaBackend:
@@ -76,11 +65,14 @@ class LlamaBackend:
             cells=settings.cells,
             batch_tokens=max(settings.batch_tokens, settings.slots, 1 if projector is None else projector.least_batch),
             threads=settings.threads,
+            drafts=(drafts := _drafts(model, settings)),
+            is_plain=settings.is_plain,
             cache_type=settings.cache_type,
             adapter=None if adapter is None else LlamaAdapter(model, adapter.adapter),
         )
         self._streams = list(range(settings.slots))
         self._pending: LlamaPending | None = None
+        self._collected: LlamaPending | None = None
         self._lost = 0
         bytes_per_token = _measure_token(self._context)
         move_cost = _MOVE_COST_DEVICE if model.is_offloaded else _MOVE_COST_HOST
@@ -92,6 +84,7 @@ class LlamaBackend:
             batch_tokens=self._context.batch_tokens,
             bytes_per_token=bytes_per_token,
             can_truncate=model.can_truncate,
+            drafts=drafts,
             reads_images=projector is not None,
             description=model.description,
             weights=model.weights if adapter is None else adapted(model.weights, adapter),
@@ -129,6 +122,7 @@ class LlamaBackend:
         """
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
+        self._collected = None
         check_rows(rows, self._info, self._model.vocabulary, self._length, LlamaSampler)
         if rows[0].embeddings is not None:
             return self._launch_piece(rows[0], rows[0].embeddings)
@@ -153,7 +147,21 @@ class LlamaBackend:
         if self._pending is None or pending is not self._pending:
             raise ValueError("this step is not under way")
         step, self._pending = self._pending, None
-        return self._sample(step, self._context.logits())
+        self._collected = step
+        return sample(self._context, step)
+
+    def sample_after(
+        self, pending: Pending, row: int, drafted: int, mask: Bitmask | None
+    ) -> int | TokenLogprob | RowFailed:
+        """Sample behind the first `drafted` tokens of a row's draft, which are what has been sampled before them.
+
+        Raises:
+            ValueError: this is not the step that was collected last, or its row has no such draft.
+        """
+        step = self._collected
+        check_drafted(step.rows if step is not None and pending is step else (), row, drafted)
+        assert step is not None
+        return sample_after(self._context, step, row, drafted, mask)
 
     def fork(self, source: int, target: int, tokens: int) -> None:
         """Make `target`, which is empty, hold the first `tokens` of `source`.
@@ -200,7 +208,7 @@ class LlamaBackend:
 
         Raises:
             ValueError: the slot is not empty, or too small.
-            GenerationFailed: the bytes are not of this model and number of slots; the slot is empty.
+            GenerationFailed: the bytes are not of this model and type of cache; the slot is empty.
         """
         self._length(slot)
         data = np.frombuffer(snapshot.data, np.uint8)
@@ -227,7 +235,8 @@ class LlamaBackend:
         return self._context.length(self._stream(slot))
 
     def _feed(self, row: Row) -> Feed:
-        return Feed(self._streams[row.slot], row.start, row.tokens, row.sampler is not None)
+        tokens = [*row.tokens, *row.draft] if row.draft else row.tokens
+        return Feed(self._streams[row.slot], row.start, tokens, 0 if row.sampler is None else 1 + len(row.draft))
 
     def _pack(self, slots: Sequence[int]) -> None:
         """Swap two streams if the gaps between the step's streams have cost as many bytes read as the swap moves."""
@@ -251,57 +260,12 @@ class LlamaBackend:
         slot, second = self._streams.index(one), self._streams.index(other)
         self._streams[slot], self._streams[second] = other, one
 
-    def _sample(self, step: LlamaPending, logits: Logits) -> Sampled:
-        sampled: Sampled = [None] * len(step.rows)
-        step.logits = [None] * len(step.rows)
-        wanted = [index for index in step.order if step.rows[index].sampler is not None]
-        if not wanted:
-            return sampled
-        told: dict[int, Callable[[int], TokenLogprob]] = {}
-        for index, of_row in zip(wanted, logits, strict=True):
-            step.logits[index] = of_row
-            alternatives = _alternatives(step.rows[index].sampler)
-            if alternatives is not None:
-                told[index] = logprobs(of_row, alternatives)
-            sampled[index] = _mask(of_row, step.rows[index].mask)
-        best = likeliest(logits)
-        ends = self._ends(step)
-        for at, index in enumerate(wanted):
-            if sampled[index] is None:
-                chosen = self._choose(step.rows[index].sampler, best[at], float(logits[at, best[at]]), ends[index])
-                sampled[index] = told[index](chosen) if index in told and isinstance(chosen, int) else chosen
-        return sampled
 
-    def _choose(self, sampler: Sampler | None, best: int, greatest: float, end: int) -> int | RowFailed:
-        # A native sampler would end the process where no token has a chance.
-        if not math.isfinite(greatest):
-            return RowFailed(GenerationFailed("no token is allowed, or the model's output is not finite"))
-        assert isinstance(sampler, LlamaSampler)
-        return best if sampler.chain is None else self._context.sample(sampler.chain, end)
-
-    @staticmethod
-    def _ends(step: LlamaPending) -> dict[int, int]:
-        """Where in the batch the last token of each row lies."""
-        ends, total = {}, 0
-        for index in step.order:
-            total += len(step.rows[index].tokens)
-            # A piece may have come in several batches; the last logits are its own.
-            ends[index] = total - 1 if step.rows[index].embeddings is None else -1
-        return ends
-
-
-def _alternatives(sampler: Sampler | None) -> int | None:
-    assert isinstance(sampler, LlamaSampler)
-    return sampler.logprobs
-
-
-def _mask(logits: Logits, mask: Bitmask | None) -> RowFailed | None:
-    if mask is not None:
-        try:
-            apply_mask(logits, mask)
-        except ValueError as error:
-            return RowFailed(error)
-    return None
+def _drafts(model: Model, settings: LlamaSettings) -> int:
+    """How many drafted tokens a step verifies: none where what was wrong of them could not be cut off again."""
+    if not model.can_truncate:
+        return 0
+    return most_drafts(settings.drafts, settings.batch_tokens, model.vocabulary)
 
 
 def _measure_token(context: Context) -> int:
@@ -319,7 +283,7 @@ def _measured(context: Context) -> int:
     sizes = []
     try:
         for position in (0, 1):
-            context.decode([Feed(0, position, [0], wants_logits=True)])
+            context.decode([Feed(0, position, [0], 1)])
             context.logits()
             sizes.append(context.save(0).nbytes)
     except GenerationFailed as error:

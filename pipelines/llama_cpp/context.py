@@ -6,10 +6,9 @@ after a step that failed; it can only be cleared. Engine thread only.
 """
 
 import ctypes
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp as lib
@@ -18,13 +17,16 @@ from numpy.typing import NDArray
 
 from tenuto.errors import GenerationFailed, ModelLoadFailed
 from tenuto.pipelines.cache_types import CacheType
-from tenuto.pipelines.embedding import TextTokens
+from tenuto.pipelines.fit import PLAIN_TOKENS
 from tenuto.pipelines.images import Embeddings
 from tenuto.pipelines.llama_cpp import pieces
+from tenuto.pipelines.llama_cpp.batch import Batch, Feed
 from tenuto.pipelines.llama_cpp.lora import LlamaAdapter
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
 from tenuto.pipelines.llama_cpp.pieces import Extents, PieceBatch
-from tenuto.pipelines.llama_cpp.team import Team
+from tenuto.pipelines.llama_cpp.streams import for_streams
+from tenuto.pipelines.llama_cpp.team import Teams
+from tenuto.pipelines.llama_cpp.timed_step import timed_decode
 
 # The library allocates what it keeps of each cell without a check, beside the cache itself.
 _MOST_TOKENS = 1 << 26
@@ -33,18 +35,6 @@ _TYPES: dict[CacheType, int] = {"f16": lib.GGML_TYPE_F16, "q8_0": lib.GGML_TYPE_
 
 Logits = NDArray[np.float32]
 StateBytes = NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """Tokens to feed to a stream that holds `start` tokens, and whether logits are wanted after the last of them."""
-
-    stream: int
-    start: int
-    tokens: Sequence[int] | TextTokens
-    wants_logits: bool
-    position: int | None = None
-    """Of the first of them, where it is another number than `start`."""
 
 
 class Context:
@@ -62,6 +52,8 @@ class Context:
         cells: int,
         batch_tokens: int,
         threads: int,
+        drafts: int = 0,
+        is_plain: bool = False,
         cache_type: CacheType = "f16",
         adapter: LlamaAdapter | None = None,
     ) -> None:
@@ -75,7 +67,16 @@ class Context:
         self._extents: list[Extents] = [()] * streams
         self._vocabulary = model.vocabulary
         with model.changing:
-            self._pointer: Any = _open(model, streams, cells, batch_tokens, threads, _TYPES[cache_type])
+            self._pointer: Any = _open(
+                model,
+                streams,
+                cells,
+                batch_tokens,
+                threads,
+                _TYPES[cache_type],
+                outputs=streams + drafts,
+                is_plain=is_plain,
+            )
             if adapter is not None:
                 adapter.apply_to(self._pointer)
         self._adapter = adapter
@@ -84,12 +85,12 @@ class Context:
         self._memory = lib.llama_get_memory(self._pointer)
         self._batch = Batch(batch_tokens)
         self._outputs = 0
-        self._team = Team(threads)
+        self._teams = Teams(threads)
 
     @property
     def threads(self) -> int:
-        """How many threads the next step gets."""
-        return self._team.threads
+        """How many threads the next step gets that decodes for one sequence."""
+        return self._teams.threads()
 
     def length(self, stream: int) -> int:
         """How many tokens a stream holds.
@@ -117,7 +118,7 @@ class Context:
         self._step(self._batch)
         for feed in feeds:
             self._lengths[feed.stream] = feed.start + len(feed.tokens)
-        self._outputs = sum(feed.wants_logits for feed in feeds)
+        self._outputs = sum(feed.wanted for feed in feeds)
 
     def decode_piece(self, stream: int, made: Embeddings, *, wants_logits: bool) -> None:
         """Feed a piece of an image to a stream, which has room for it, in as many steps as its rows need.
@@ -153,7 +154,7 @@ class Context:
 
     def _step(self, batch: "Batch | PieceBatch") -> None:
         with self._model.changing if self._is_changed else nullcontext():
-            status = timed_decode(self._pointer, batch, self._team, self._model)
+            status = timed_decode(self._pointer, batch.native, self._teams, self._model)
         self._is_changed = False
         if status == 1:
             raise GenerationFailed("the cache has no room for the step")
@@ -165,7 +166,7 @@ class Context:
         lib.llama_synchronize(self._pointer)
 
     def logits(self) -> Logits:
-        """Wait for the step and give one row for each feed that wants logits, in order; valid until the next step."""
+        """Wait for the step and give the rows that each feed wanted, in order; valid until the next step."""
         if not self._outputs:
             lib.llama_synchronize(self._pointer)
             return np.empty((0, self._vocabulary), np.float32)
@@ -214,7 +215,7 @@ class Context:
         return self._extents[stream]
 
     def load(self, stream: int, data: StateBytes, tokens: int, extents: Extents = ()) -> None:
-        """Copy into an empty stream what `save` gave for `tokens` tokens that have these `extents`.
+        """Copy into an empty stream what `save` gave for `tokens` tokens that have these `extents`, here or elsewhere.
 
         Raises:
             ValueError: the stream is not empty, or too small.
@@ -227,7 +228,7 @@ class Context:
         if not tokens:
             return
         lib.llama_synchronize(self._pointer)
-        source = np.ascontiguousarray(data)
+        source = for_streams(np.ascontiguousarray(data), len(self._lengths))
         read = lib.llama_state_seq_set_data(self._pointer, _bytes_of(source), source.size, stream)
         # The last piece's tokens may share a position before the last that it takes.
         begin, end, _ = extents[-1] if extents else (0, 0, 0)
@@ -264,55 +265,25 @@ class Context:
             self._lengths = []
 
 
-class Batch:
-    """The native batch over arrays of our own, so that it is filled without a Python step for each token."""
-
-    def __init__(self, size: int) -> None:
-        self._token = np.zeros(size, np.int32)
-        self._position = np.zeros(size, np.int32)
-        self._stream_count = np.ones(size, np.int32)
-        self._stream = np.zeros(size, np.int32)
-        self._stream_at = self._stream.ctypes.data + np.arange(size, dtype=np.uintp) * self._stream.itemsize
-        self._wants_logits = np.zeros(size, np.int8)
-        self.native = lib.llama_batch(
-            token=_pointer_to(self._token, ctypes.c_int32),
-            pos=_pointer_to(self._position, ctypes.c_int32),
-            n_seq_id=_pointer_to(self._stream_count, ctypes.c_int32),
-            seq_id=ctypes.cast(self._stream_at.ctypes.data, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))),
-            logits=_pointer_to(self._wants_logits, ctypes.c_int8),
-        )
-
-    def fill(self, feeds: Sequence[Feed], *, pooled: bool = False) -> None:
-        """Hold these feeds. `pooled`: what every token gives is wanted, as of texts that become vectors."""
-        begin = 0
-        self._wants_logits[:] = pooled
-        for feed in feeds:
-            end = begin + len(feed.tokens)
-            self._token[begin:end] = feed.tokens
-            first = feed.start if feed.position is None else feed.position
-            self._position[begin:end] = np.arange(first, first + end - begin)
-            self._stream[begin:end] = feed.stream
-            self._wants_logits[end - 1] = feed.wants_logits
-            begin = end
-        self.native.n_tokens = begin
-
-
-def timed_decode(pointer: Any, batch: Batch | PieceBatch, team: Team, model: Model) -> int:
-    """Step, and let the team learn of it; a thread that waits for an accelerator tells nothing of processors."""
-    began, worked = time.perf_counter(), time.thread_time()
-    status = int(lib.llama_decode(pointer, batch.native))
-    took_s, working_s = time.perf_counter() - began, time.thread_time() - worked
-    if not model.is_offloaded and team.stepped(took_s, working_s):
-        lib.llama_set_n_threads(pointer, team.threads, team.threads)
-    return status
-
-
-def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: int, cache_type: int) -> Any:
+def _open(
+    model: Model,
+    streams: int,
+    cells: int,
+    batch_tokens: int,
+    threads: int,
+    cache_type: int,
+    *,
+    outputs: int,
+    is_plain: bool,
+) -> Any:
     parameters = lib.llama_context_default_params()
     parameters.n_seq_max = streams
     parameters.n_ctx = streams * (-(-cells // 256) * 256)  # the library rounds each stream to 256 cells
     parameters.n_batch = parameters.n_ubatch = batch_tokens
-    parameters.n_outputs_max = streams  # one row of logits for each stream, not one for each token of a batch
+    if is_plain:
+        parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        parameters.n_ubatch = min(batch_tokens, max(PLAIN_TOKENS, streams))
+    parameters.n_outputs_max = outputs  # rows of logits: not one for each token of a batch
     parameters.n_threads = parameters.n_threads_batch = threads
     # Measured (bench/cache_layout.py): in one pool every step attends over the paused sequences too.
     parameters.kv_unified = False
@@ -323,10 +294,6 @@ def _open(model: Model, streams: int, cells: int, batch_tokens: int, threads: in
     if not pointer or lib.llama_n_ctx_seq(pointer) < cells:
         raise failure(f"{model.path}: no cache of {streams} x {cells} tokens")
     return pointer
-
-
-def _pointer_to(array: NDArray[np.generic], kind: type[ctypes.c_int32] | type[ctypes.c_int8]) -> object:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
 
 def _bytes_of(data: StateBytes) -> ctypes.Array[ctypes.c_uint8]:

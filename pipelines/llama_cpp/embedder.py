@@ -9,10 +9,11 @@ import numpy as np
 from tenuto.errors import GenerationFailed, ModelLoadFailed
 from tenuto.pipelines.backend import BackendInfo
 from tenuto.pipelines.embedding import EmbedderInfo, TextTokens, Vectors, check_texts, normalised
-from tenuto.pipelines.llama_cpp.context import Batch, Feed, timed_decode
+from tenuto.pipelines.llama_cpp.batch import Batch, Feed
 from tenuto.pipelines.llama_cpp.native import Model, failure, log_tail
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings, how_it_shares
-from tenuto.pipelines.llama_cpp.team import Team
+from tenuto.pipelines.llama_cpp.team import Teams
+from tenuto.pipelines.llama_cpp.timed_step import timed_decode
 
 _MOST_TEXTS = 64
 _SHARED_TOKENS = 64
@@ -41,7 +42,7 @@ class LlamaEmbedder:
         self._pointer: Any = _open(model, step, settings.threads)
         self._memory = lib.llama_get_memory(self._pointer)
         self._batch = Batch(step)
-        self._team = Team(settings.threads)
+        self._teams = Teams(settings.threads)
         ranks = model.pooling == lib.LLAMA_POOLING_TYPE_RANK
         self._info = EmbedderInfo(
             BackendInfo(
@@ -75,8 +76,8 @@ class LlamaEmbedder:
         check_texts(texts, self._info, self._model.vocabulary)
         if self._memory:
             lib.llama_memory_clear(self._memory, False)
-        self._batch.fill([Feed(number, 0, text, wants_logits=True) for number, text in enumerate(texts)], pooled=True)
-        status = timed_decode(self._pointer, self._batch, self._team, self._model)
+        self._batch.fill([Feed(number, 0, text, 1) for number, text in enumerate(texts)], pooled=True)
+        status = timed_decode(self._pointer, self._batch.native, self._teams, self._model)
         if status != 0:
             raise GenerationFailed(f"llama_decode failed with {status}: {log_tail()}")
         vectors = np.stack([self._vector(number) for number in range(len(texts))])

@@ -72,6 +72,11 @@ def failure(what: str) -> ModelLoadFailed:
     return ModelLoadFailed(f"{what}; llama.cpp says:\n{tail}" if tail else what)
 
 
+def version() -> str:
+    """Of the library."""
+    return str(lib.__version__)
+
+
 def can_offload() -> bool:
     """Whether this build of the library can put layers on an accelerator."""
     return bool(lib.llama_supports_gpu_offload())

@@ -15,6 +15,10 @@ class LlamaSettings:
     cells: int = 4096
     threads: int = 1
     batch_tokens: int = 512
+    drafts: int = 0
+    """How many drafted tokens a step may verify."""
+    is_plain: bool = False
+    """Whether scores of attention are written out; see pipelines/fit."""
     cache_type: CacheType = "f16"
 
 

@@ -7,7 +7,17 @@ import mlx.core as mx
 import numpy as np
 
 from tenuto.errors import GenerationFailed
-from tenuto.pipelines.backend import BackendInfo, Pending, Row, Sampled, Sampling, Snapshot
+from tenuto.pipelines.backend import (
+    BackendInfo,
+    Bitmask,
+    Pending,
+    Row,
+    RowFailed,
+    Sampled,
+    Sampling,
+    Snapshot,
+    TokenLogprob,
+)
 from tenuto.pipelines.checks import check_rows
 from tenuto.pipelines.mlx import caches, packing
 from tenuto.pipelines.mlx.device import leave_thread, runs_on
@@ -90,6 +100,11 @@ class MlxBackend:
         """How many tokens there are."""
         return self._model.vocabulary
 
+    @property
+    def threads(self) -> int:
+        """None that are its own."""
+        return 0
+
     def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> MlxSampler:
         """Sampling state for one round of a sequence that ended with the tokens `before` and has sampled `said` so far.
 
@@ -143,6 +158,17 @@ class MlxBackend:
         for ahead in self._ahead:
             ahead.tokens.update((slot, token) for slot in ahead.slots if (token := tokens.get(slot)) is not None)
         return sampled
+
+    def sample_after(
+        self, pending: Pending, row: int, drafted: int, mask: Bitmask | None
+    ) -> int | TokenLogprob | RowFailed:
+        """It takes no drafts, as its info says.
+
+        Raises:
+            ValueError: always.
+        """
+        del pending, row, drafted, mask
+        raise ValueError("no row has a draft")
 
     def fork(self, source: int, target: int, tokens: int) -> None:
         """Make `target`, which is empty, hold the first `tokens` of `source`. Both share the memory until one writes.

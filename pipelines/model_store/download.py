@@ -18,6 +18,7 @@ import httpx2
 
 from tenuto import __version__
 from tenuto.errors import ModelLoadFailed
+from tenuto.pipelines.model_store.kept import KeepingClient
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Download:
 def client() -> httpx2.Client:
     """A client that follows redirects. The environment's proxies are used; a user and password in a URL go to its own
     host alone."""
-    return httpx2.Client(timeout=_TIMEOUT, follow_redirects=True, headers={"User-Agent": f"tenuto/{__version__}"})
+    return KeepingClient(timeout=_TIMEOUT, follow_redirects=True, headers={"User-Agent": f"tenuto/{__version__}"})
 
 
 def without_credentials(url: str) -> str:
@@ -230,7 +231,7 @@ def _asked(read: Callable[[], T], url: str) -> T:
             if wait_s is None or not _may_pass(error.response.status_code):
                 raise ModelLoadFailed(f"{without_credentials(url)} cannot be read: {_words(error)}") from error
             time.sleep(max(wait_s, _asked_wait_s(error)))
-        except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it has closed a connection that it kept open
+        except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
             if wait_s is None:
                 raise ModelLoadFailed(f"{without_credentials(url)} cannot be reached: {_words(error)}") from error
             time.sleep(wait_s)

@@ -7,6 +7,7 @@ A script is a TOML file, or a JSON file of the same shape:
 
     cells = 4096              # optional: tokens a slot holds; also slots = 4, batch_tokens = 512, can_truncate = true,
                               # and can_batch = true, which is told and changes nothing;
+                              # drafts = 0: how many drafted tokens a step verifies;
                               # switches_reasoning = true: its chat template reads `enable_thinking` and
                               # `reasoning_effort`, and no rule's reasoning is said where the former is false;
                               # holds_calls = false: no grammar holds the calls that it makes by itself

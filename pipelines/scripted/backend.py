@@ -1,5 +1,6 @@
 """Slots that hold tokens and answer from a script. Engine thread only, but for construction."""
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from tenuto.pipelines.backend import (
     TokenLogprob,
     Weights,
 )
-from tenuto.pipelines.checks import check_rows, check_sampling
+from tenuto.pipelines.checks import check_drafted, check_rows, check_sampling
 from tenuto.pipelines.scripted.reading import Talk, Turn, answer_tokens
 from tenuto.pipelines.scripted.script import Script
 from tenuto.pipelines.scripted.tokenizer import ASSISTANT, END, PIECES
@@ -62,6 +63,8 @@ class _Slot:
 @dataclass(slots=True)
 class _Step:
     rows: Sequence[Row]
+    turns: list[list[Turn]]
+    """For each row, how far its turn has come before each token of its draft, and behind the last."""
 
 
 class ScriptedBackend:
@@ -75,6 +78,7 @@ class ScriptedBackend:
         self._script = script
         self._slots = [_Slot() for _ in range(script.slots)]
         self._pending: _Step | None = None
+        self._collected: _Step | None = None
         self._info = BackendInfo(
             context=script.cells,
             slots=script.slots,
@@ -83,6 +87,7 @@ class ScriptedBackend:
             bytes_per_token=_BYTES_PER_TOKEN,
             can_truncate=script.can_truncate,
             can_batch=script.can_batch,
+            drafts=script.drafts if script.can_truncate else 0,
             description="a script",
             runs_on="a script",
             weights=Weights("script", "script"),
@@ -92,6 +97,11 @@ class ScriptedBackend:
     def info(self) -> BackendInfo:
         """Facts that do not change."""
         return self._info
+
+    @property
+    def threads(self) -> int:
+        """None that are its own."""
+        return 0
 
     def sampler(self, sampling: Sampling, before: Sequence[int] = (), said: Sequence[int] = ()) -> ScriptedSampler:
         """Sampling state for one round; what came before, and what was said, is in the slot.
@@ -112,14 +122,14 @@ class ScriptedBackend:
         """
         if self._pending is not None:
             raise ValueError("the last step has not been collected")
+        self._collected = None
         check_rows(rows, self._info, _VOCABULARY, lambda slot: len(self._slot(slot).tokens), ScriptedSampler)
-        for row in rows:
-            self._feed(self._slots[row.slot], row.tokens)
-        if any(row.sampler is not None and self._fails(row, "forward") for row in rows):
+        turns = [self._fed(row) for row in rows]
+        if any(_fails(turn, "forward") for of_row in turns for turn in of_row):
             for row in rows:
                 self._slots[row.slot] = _Slot(is_defined=False)
             raise GenerationFailed("the script made this step fail")
-        self._pending = _Step(rows)
+        self._pending = _Step(rows, turns)
         return self._pending
 
     def collect(self, pending: Pending) -> Sampled:
@@ -130,11 +140,26 @@ class ScriptedBackend:
         """
         if self._pending is None or pending is not self._pending:
             raise ValueError("this step is not under way")
-        rows, self._pending = self._pending.rows, None
-        delays = [self._turn(row.slot).answer.delay_s for row in rows if row.sampler is not None]
+        step, self._pending = self._pending, None
+        self._collected = step
+        delays = [of_row[0].answer.delay_s for of_row in step.turns if of_row]
         if any(delays):
             time.sleep(max(delays))
-        return [None if row.sampler is None else self._sample(row) for row in rows]
+        pairs = zip(step.rows, step.turns, strict=True)
+        return [self._sample(row, of_row[0], row.mask) if of_row else None for row, of_row in pairs]
+
+    def sample_after(
+        self, pending: Pending, row: int, drafted: int, mask: Bitmask | None
+    ) -> int | TokenLogprob | RowFailed:
+        """Sample behind the first `drafted` tokens of a row's draft, which are what has been sampled before them.
+
+        Raises:
+            ValueError: this is not the step that was collected last, or its row has no such draft.
+        """
+        step = self._collected
+        check_drafted(step.rows if step is not None and pending is step else (), row, drafted)
+        assert step is not None
+        return self._sample(step.rows[row], step.turns[row][drafted], mask)
 
     def fork(self, source: int, target: int, tokens: int) -> None:
         """Make `target`, which is empty, hold the first `tokens` of `source`."""
@@ -210,22 +235,34 @@ class ScriptedBackend:
             held.turn.follow(held.tokens[begin:])
         return held.turn
 
-    def _fails(self, row: Row, how: str) -> bool:
-        turn = self._turn(row.slot)
-        return turn.answer.fail == how and turn.said == turn.answer.fail_at
+    def _fed(self, row: Row) -> list[Turn]:
+        """Feed a row, and tell how far its turn has come wherever a token may be sampled."""
+        slot, turns = self._slots[row.slot], list[Turn]()
+        self._feed(slot, row.tokens)
+        if row.sampler is not None:
+            turns.append(copy.copy(self._turn(row.slot)))
+        for token in row.draft:
+            self._feed(slot, [token])
+            turns.append(copy.copy(self._turn(row.slot)))
+        return turns
 
-    def _sample(self, row: Row) -> int | TokenLogprob | RowFailed:
-        if self._fails(row, "sampler"):
+    @staticmethod
+    def _sample(row: Row, turn: Turn, mask: Bitmask | None) -> int | TokenLogprob | RowFailed:
+        if _fails(turn, "sampler"):
             return RowFailed(GenerationFailed("the script made the sampler fail"))
         assert isinstance(row.sampler, ScriptedSampler)
-        choices = self._turn(row.slot).choices()
+        choices = turn.choices()
         try:
-            token = choices[0] if row.mask is None else _allowed(choices, row.mask)
+            token = choices[0] if mask is None else _allowed(choices, mask)
             if row.sampler.bias:
-                token = _biased(token, row.sampler.bias, row.mask)
+                token = _biased(token, row.sampler.bias, mask)
         except ValueError as error:
             return RowFailed(error)
         return token if row.sampler.logprobs is None else _told(token, choices[0], row.sampler.logprobs)
+
+
+def _fails(turn: Turn, how: str) -> bool:
+    return turn.answer.fail == how and turn.said == turn.answer.fail_at
 
 
 def _allowed(choices: Sequence[int], mask: Bitmask) -> int:

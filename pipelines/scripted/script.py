@@ -151,6 +151,7 @@ class Script(_Strict):
     slots: int = Field(default=4, ge=1, le=256)
     cells: int = Field(default=4096, ge=8)
     batch_tokens: int = Field(default=512, ge=1)
+    drafts: int = Field(default=0, ge=0)
     can_truncate: bool = True
     can_batch: bool = True
     switches_reasoning: bool = False

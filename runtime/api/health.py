@@ -9,10 +9,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tenuto.runtime.engine.counts import families
 from tenuto.runtime.engine.messages import State
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.shape import Shape
-from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort
+from tenuto.runtime.loop.engine_line import EngineHealth
+from tenuto.runtime.loop.port import LoopHealth, LoopPort
 from tenuto.runtime.metrics import Metrics, ModelGauges, ServerGauges
 
 Status = Literal["ok", "ready", "stalled", "not_ready", "draining"]
@@ -74,9 +76,17 @@ def gauges(runner: LoopPort) -> list[ModelGauges]:
             {name.value: count for name, count in status.cache_bytes.items()},
             status.sequences.get(State.WAITING, 0),
             status.steps,
-            {"computed": status.computed, "sampled": status.sampled},
+            {"computed": status.computed, "sampled": status.sampled, "shared": status.shared},
+            {"accepted": status.accepted, "rejected": status.drafted - status.accepted},
+            status.prefill_slowdown,
+            status.interrupted,
+            restarts,
+            {family.value: numbers for family, numbers in families(status.counts).items()},
+            status.threads,
         )
-        for model, status in ((model, engine.status) for model, engine in runner.health().engines.items())
+        for model, status, restarts in (
+            (model, engine.status, engine.restarts) for model, engine in runner.health().engines.items()
+        )
     ]
 
 

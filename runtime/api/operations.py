@@ -8,18 +8,29 @@ from tenuto.errors import (
     NoRoomForModel,
     NotFound,
     Overloaded,
+    ServerUnreachable,
     SessionBusy,
     ShuttingDown,
     StoreFailed,
+    ToolFailed,
 )
 from tenuto.runtime.api.approvals import DecisionBody
 from tenuto.runtime.api.health import StatusAnswer
 from tenuto.runtime.api.inputs import InputBody
+from tenuto.runtime.api.mcp_offers import CompleteBody, PromptBody, ReadBody
 from tenuto.runtime.api.models import LoadBody
 from tenuto.runtime.api.sessions import Fork
 from tenuto.runtime.http.routes import Doc, Parameter, Stream
 from tenuto.runtime.schema.events import EVENTS as EVENT_FORMS
 from tenuto.runtime.schema.events import VERSION
+from tenuto.runtime.schema.mcp_offers import (
+    CompletionAnswer,
+    FilledAnswer,
+    PromptsAnswer,
+    ReadAnswer,
+    ResourcesAnswer,
+    TemplatesAnswer,
+)
 from tenuto.runtime.schema.mcp_servers import McpServersAnswer
 from tenuto.runtime.schema.models import ModelAnswer, ModelsAnswer
 from tenuto.runtime.schema.questions import InputsAnswer
@@ -166,6 +177,42 @@ MCP_SERVERS = Doc(
             "How many lines of stderr for each.",
         ),
     ),
+)
+_OFFERS = (
+    Parameter("server", {"type": "string"}, "Only what this server has."),
+    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 50}, "How many to return."),
+    Parameter("after", {"type": "integer", "minimum": 0, "maximum": 10**6}, "The `last_id` of the previous page."),
+)
+MCP_PROMPTS = Doc("MCP", "List the prompts of the MCP servers", PromptsAnswer, parameters=_OFFERS, errors=(NotFound,))
+MCP_RESOURCES = Doc(
+    "MCP", "List the resources of the MCP servers", ResourcesAnswer, parameters=_OFFERS, errors=(NotFound,)
+)
+MCP_TEMPLATES = Doc("MCP", "List the templates of resources", TemplatesAnswer, parameters=_OFFERS, errors=(NotFound,))
+MCP_PROMPT = Doc(
+    "MCP",
+    "Get a prompt with its arguments",
+    FilledAnswer,
+    'To attach it to a message instead, let the message have a part `{"type": "mcp_prompt", ...}` with these fields.',
+    body=PromptBody,
+    errors=(NotFound, ServerUnreachable, ToolFailed),
+    example={"server": "notes", "name": "greet", "arguments": {"who": "Ann"}},
+)
+MCP_READ = Doc(
+    "MCP",
+    "Read a resource, listed or of a template",
+    ReadAnswer,
+    'To attach it to a message instead, let the message have a part `{"type": "mcp_resource", ...}` with these fields.',
+    body=ReadBody,
+    errors=(NotFound, ServerUnreachable, ToolFailed),
+    example={"server": "notes", "uri": "memo://a"},
+)
+MCP_COMPLETE = Doc(
+    "MCP",
+    "Complete an argument of a prompt or of a template",
+    CompletionAnswer,
+    body=CompleteBody,
+    errors=(NotFound, ServerUnreachable, ToolFailed),
+    example={"server": "notes", "name": "greet", "argument": {"name": "who", "value": "A"}},
 )
 HEALTH = Doc(
     "Server", "Whether the server is alive and making progress", StatusAnswer, also={503: StatusAnswer}, public=True

@@ -1,7 +1,7 @@
 """Tenuto's own API: which path leads where. It answers errors in whichever form the house has chosen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from starlette.routing import Route
@@ -11,6 +11,7 @@ from tenuto.runtime.api import operations
 from tenuto.runtime.api.approvals import ApprovalsApi
 from tenuto.runtime.api.health import HealthApi, gauges, server_gauges
 from tenuto.runtime.api.inputs import InputsApi
+from tenuto.runtime.api.mcp_offers import McpOffersApi
 from tenuto.runtime.api.mcp_servers import McpServersApi, Source
 from tenuto.runtime.api.models import ModelsApi
 from tenuto.runtime.api.runs import RunsApi
@@ -18,6 +19,7 @@ from tenuto.runtime.api.sessions import SessionsApi
 from tenuto.runtime.http.routes import DocumentedRoute
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.metrics import Metrics
+from tenuto.tools.offering import Offering
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class OwnApi:
     metrics: Metrics
     apart: Pool
     mcp_servers: Sequence[Source] = ()
+    offering: Offering = field(default_factory=Offering)
     keep_alive_s: float = 15.0
     stall_s: float = 60.0
 
@@ -44,6 +47,7 @@ def routes(of: OwnApi) -> list[Route]:
     models = ModelsApi(of.runner.models)
     health = HealthApi(of.runner, of.metrics, of.stall_s)
     servers = McpServersApi(of.mcp_servers, of.runner.registry)
+    offers = McpOffersApi(of.offering)
     approvals = ApprovalsApi(of.runner)
     inputs = InputsApi(of.runner)
     return [
@@ -63,6 +67,12 @@ def routes(of: OwnApi) -> list[Route]:
         DocumentedRoute("/v1/agent/inputs", inputs.index, operations.INPUTS),
         DocumentedRoute("/v1/agent/inputs/{id}", inputs.answer, operations.INPUT, methods=["POST"]),
         DocumentedRoute("/v1/mcp/servers", servers.index, operations.MCP_SERVERS),
+        DocumentedRoute("/v1/mcp/prompts", offers.prompts, operations.MCP_PROMPTS),
+        DocumentedRoute("/v1/mcp/prompts/get", offers.get, operations.MCP_PROMPT, methods=["POST"]),
+        DocumentedRoute("/v1/mcp/resources", offers.resources, operations.MCP_RESOURCES),
+        DocumentedRoute("/v1/mcp/resources/templates", offers.templates, operations.MCP_TEMPLATES),
+        DocumentedRoute("/v1/mcp/resources/read", offers.read, operations.MCP_READ, methods=["POST"]),
+        DocumentedRoute("/v1/mcp/complete", offers.complete, operations.MCP_COMPLETE, methods=["POST"]),
         DocumentedRoute("/health", health.health, operations.HEALTH),
         DocumentedRoute("/ready", health.ready, operations.READY),
         DocumentedRoute("/metrics", health.figures, operations.METRICS),

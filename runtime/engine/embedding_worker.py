@@ -110,7 +110,9 @@ class EmbeddingWorker:
     def _report(self) -> None:
         """Tell what has happened since the last report, if anything has."""
         requests = {**dict.fromkeys(LASTING, 0), State.WAITING: len(self._queue)}
-        status = EngineStatus(self._taken, bool(requests[State.WAITING]), self._steps, self._computed, 0, requests)
+        status = EngineStatus(
+            self._taken, bool(requests[State.WAITING]), self._steps, self._computed, sequences=requests
+        )
         if self._events or status != self._status:
             events, self._events, self._status = self._events, [], status
             self._report_to(Report(events, status))

@@ -5,13 +5,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import anyio.to_thread
 
+from tenuto.errors import ConfigurationError
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.embedding import EmbeddingPipeline
 from tenuto.runtime.engine.embedding_worker import EmbeddingWorker
 from tenuto.runtime.engine.messages import Command, Report, Stop
+from tenuto.runtime.engine.residency import CacheLimits
+from tenuto.runtime.engine.snapshots import Limits, SnapshotStore
 from tenuto.runtime.engine.worker import Worker
 from tenuto.threads import Drive, Driver, Next, Thread
 
@@ -19,11 +23,26 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class DiskSettings:
+    """The folder of all models' snapshots, and what one model's may take there."""
+
+    folder: Path
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """What an engine holds itself to."""
 
     prefill_chunk: int = 256
+    """The most tokens of prompts in a step in which others decode."""
     host_cache_bytes: int = 1 << 30
+    disk: DiskSettings | None = None
+    """Where caches are kept over restarts; None: nowhere."""
+    lends_all: bool = False
+    """Whether a principal's caches serve every other, as far as their tokens are the same."""
+    prefill_slowdown: float | None = None
+    """How many times as slowly others may decode meanwhile, on average; None: as `prefill_chunk` makes it."""
 
 
 class Engine:
@@ -41,7 +60,13 @@ class Engine:
         self._driver: Driver | None = None
         self._told_end = False
 
-    def begin(self, heard: Callable[[Report], None], ended: Callable[[], None]) -> None:
+    def begin(
+        self,
+        heard: Callable[[Report], None],
+        ended: Callable[[], None],
+        lost: Callable[[], None],  # noqa: ARG002  (a thread is not begun again)
+        anew: Callable[[], None],  # noqa: ARG002
+    ) -> None:
         """Start the thread."""
         assert self._driver is None, "an engine begins once"
         self._ended = ended
@@ -82,8 +107,11 @@ class Engine:
         assert self._pipeline is not None, "it has not been stopped"
         if isinstance(self._pipeline, EmbeddingPipeline):
             return EmbeddingWorker(self._pipeline.embedder, report)
-        limits = self._settings
-        return Worker(self._pipeline, limits.host_cache_bytes, limits.prefill_chunk, report)
+        return worker_of(self._pipeline, self._settings, report, self._drive, self._wake)
+
+    def _wake(self) -> None:
+        if self._driver is not None:
+            self._driver.wake()
 
     def _end(self) -> None:
         if not self._told_end:
@@ -100,6 +128,25 @@ class Engine:
             if following is Next.ENDED:
                 self._outlet.end()
         return following
+
+
+def worker_of(
+    pipeline: Pipeline,
+    settings: EngineSettings,
+    report: Callable[[Report], None],
+    drive: Drive = Thread,
+    wake: Callable[[], None] = lambda: None,
+) -> Worker:
+    """The body of an engine. `wake` is called where something has come for it from a thread of its own, which `drive`
+    stands for."""
+    snapshots = None
+    if settings.disk is not None and pipeline.cache_identity:
+        try:
+            snapshots = SnapshotStore(settings.disk.folder, pipeline.cache_identity, settings.disk.limits, drive)
+        except (OSError, ConfigurationError) as error:
+            logger.warning("no caches are kept on disk: %s", error)
+    limits = CacheLimits(settings.host_cache_bytes, settings.lends_all)
+    return Worker(pipeline, limits, settings.prefill_chunk, report, snapshots, settings.prefill_slowdown, wake)
 
 
 class Outlet:

@@ -9,6 +9,8 @@ from tenuto.pipelines.base import GrammarSource
 from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.pipelines.images import Piece
 from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
+from tenuto.runtime.engine.counts import NOTHING, Counts
+from tenuto.sessions.priority import Priority
 from tenuto.sessions.tokens import Prefix
 
 THE_SERVER = ""
@@ -58,6 +60,7 @@ class Residency(StrEnum):
 
     DEVICE = "device"
     HOST = "host"
+    DISK = "disk"
     NONE = "none"
 
 
@@ -102,7 +105,8 @@ class Submit:
     `THE_SERVER` has serves all.
     `pieces` are those of the images that stand among all these tokens.
     `said` are the tokens with which the round has begun already, in an earlier process: it goes on after the last of
-    them as if it had never stopped, and tells only what comes then. None of them ends a round.
+    them as if it had never stopped, and tells only what comes then. None of them ends a round; its reader has not read
+    the last `unread` of them.
     """
 
     sequence: str
@@ -115,6 +119,10 @@ class Submit:
     named: int = 0
     said: Sequence[int] = ()
     pieces: Sequence[Piece] = ()
+    kept_as: str = ""
+    """The name under which its cache may be kept on disk; empty: it never is."""
+    priority: Priority = Priority.INTERACTIVE
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +151,26 @@ class Release:
     sequence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A paused sequence is expected to go on in so many seconds from now, by `spread_s` more or less.
+
+    It decides nothing but where the sequence's cache waits; one for a sequence that is not paused here says nothing.
+    """
+
+    sequence: str
+    expected_s: float
+    spread_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Forget a sequence as by `Release`, and what is kept on disk as `kept_as`; answered by `Forgotten`."""
+
+    sequence: str
+    kept_as: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Embed:
     """Make a vector, or a score, of each text. For engines whose model embeds; all others are for those that generate.
@@ -167,7 +195,7 @@ class Stop:
     """Cancel all rounds and end the thread."""
 
 
-Command = Submit | Cancel | Read | Release | Embed | Withdraw | Stop
+Command = Submit | Cancel | Read | Release | Hint | Forget | Embed | Withdraw | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +221,13 @@ class RoundUsage:
     first_token_s: float | None = None
     """From the command to the first token."""
     total_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The round is fed from now on: it may be what ends an engine that ends."""
+
+    sequence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +265,14 @@ class Unknown:
     sequence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Nothing of a sequence that was to be forgotten is on the disk any more; with an `error`, it may be."""
+
+    sequence: str
+    error: str | None = None
+
+
 RoundEvent = TokensSampled | Stopped | Failed
 """What becomes of a round."""
 
@@ -254,7 +297,7 @@ class EmbeddingFailed:
 EmbeddingEvent = Embedded | EmbeddingFailed
 """What becomes of a request for vectors."""
 
-Event = RoundEvent | Unknown | EmbeddingEvent
+Event = RoundEvent | Admitted | Unknown | Forgotten | EmbeddingEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +311,22 @@ class EngineStatus:
     steps: int = 0
     computed: int = 0
     sampled: int = 0
+    drafted: int = 0
+    """Tokens that were guessed and fed; `accepted` of them were right, each of which saved its sequence a step."""
+    accepted: int = 0
     sequences: Mapping[State, int] = field(default_factory=lambda: dict.fromkeys(LASTING, 0))
     """How many are in each state that lasts."""
     cache_bytes: Mapping[Residency, int] = field(default_factory=lambda: {Residency.DEVICE: 0, Residency.HOST: 0})
+    shared: int = 0
+    """How many tokens were not computed because another sequence had their cache, as far as that is told."""
+    prefill_slowdown: float = 0.0
+    """How many times as long steps of late have taken while there were prompts to feed beside others that decode."""
+    interrupted: int = 0
+    """How often a round in the background had to give up its slot to an interactive one."""
+    counts: Counts = NOTHING
+    """Of its caches, since it began."""
+    threads: int = 0
+    """How many its next step gets; 0 where that is not its own affair."""
 
 
 @dataclass(frozen=True, slots=True)

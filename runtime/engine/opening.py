@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from tenuto.errors import ContextTooLong, InvalidRequest
 from tenuto.pipelines.base import Constraint, Pipeline
-from tenuto.runtime.engine.messages import Round, Submit
+from tenuto.runtime.engine.messages import WINDOW, Round, Submit
 from tenuto.runtime.engine.residency import CacheResidency
 from tenuto.runtime.engine.sequence import OpenRound, PlacedPiece, Sequence
 from tenuto.runtime.engine.stops import Stops
@@ -36,7 +36,9 @@ def open_round(sequence: Sequence, command: Submit, pipeline: Pipeline, residenc
         diverged=diverged,
         constraint=constraint,
         stops=stops,
+        priority=command.priority,
         sampled=len(said),
+        window=max(1, WINDOW - command.unread),
         sampler=sampler,
     )
 
@@ -79,7 +81,7 @@ def _take_prompt(sequence: Sequence, command: Submit, pipeline: Pipeline, reside
         same += sequence.tokens.copy(computed_before, since=known).shared(new)
     sequence.tokens.cut(known)
     sequence.tokens.extend(new)
-    sequence.images = images
+    sequence.images, sequence.kept = images, min(sequence.kept, same)
     sequence.computed_before = max(same, min(command.computed_before, tokens))
     residency.keep(sequence, sequence.uncut(same))
     return same < computed_before

@@ -12,8 +12,18 @@ class EnginePort(Protocol):
     A thread, a process of its own and another machine differ in how they carry the values, and in nothing else.
     """
 
-    def begin(self, heard: Callable[[Report], None], ended: Callable[[], None]) -> None:
-        """Start to report, at least once a step. `ended` is told once, and after it nothing comes. Called once."""
+    def begin(
+        self,
+        heard: Callable[[Report], None],
+        ended: Callable[[], None],
+        lost: Callable[[], None],
+        anew: Callable[[], None],
+    ) -> None:
+        """Start to report, at least once a step. `ended` is told once, and after it nothing comes. Called once.
+
+        `lost`: the engine has ended by itself, and another one is being begun. It knows no sequence any more, drops
+        every command until `anew`, or `ended`, and changes nothing on the disk meanwhile.
+        """
 
     def tell(self, command: Command) -> None:
         """Give a command. They are taken in order; one that comes after the end is dropped."""

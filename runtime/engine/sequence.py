@@ -3,6 +3,7 @@
 Everything that changes a sequence's state goes through `Sequence.on`; the diagram in docs/ is made from the table.
 """
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -10,11 +11,24 @@ from tenuto.pipelines.backend import Sampler
 from tenuto.pipelines.base import Constraint
 from tenuto.pipelines.images import Piece
 from tenuto.runtime.engine.messages import WINDOW, MissReason, Residency, Round, RoundUsage, State
+from tenuto.runtime.engine.snapshots.state import Restored
+from tenuto.runtime.engine.speculation.guesses import Guesses
 from tenuto.runtime.engine.stops import Stops
+from tenuto.sessions.priority import Priority
 from tenuto.sessions.tokens import Tokens
 
 _DIGITS = 6
 """Figures are told to the microsecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """When a sequence is expected back, as was told at a time, on the engine's clock, and how many seconds earlier or
+    later that may be."""
+
+    since: float
+    at: float
+    spread_s: float
 
 
 class SequenceTrigger(StrEnum):
@@ -25,6 +39,8 @@ class SequenceTrigger(StrEnum):
     READ = "read"
     BLOCK = "block"
     UNBLOCK = "unblock"
+    INTERRUPT = "interrupt"
+    """An interactive round needs its slot, and this one is in the background."""
     STOP = "stop"
     CANCEL = "cancel"
     FAIL = "fail"
@@ -38,6 +54,7 @@ TRANSITIONS: dict[tuple[State, SequenceTrigger], State] = {
     (State.PREFILLING, SequenceTrigger.READ): State.DECODING,
     (State.DECODING, SequenceTrigger.BLOCK): State.BLOCKED,
     (State.BLOCKED, SequenceTrigger.UNBLOCK): State.WAITING,
+    (State.DECODING, SequenceTrigger.INTERRUPT): State.WAITING,
     (State.DECODING, SequenceTrigger.STOP): State.PAUSED,
     (State.WAITING, SequenceTrigger.CANCEL): State.PAUSED,
     (State.PREFILLING, SequenceTrigger.CANCEL): State.PAUSED,
@@ -69,6 +86,8 @@ class OpenRound:
     sampler: Sampler
     constraint: Constraint | None
     stops: Stops | None = None
+    priority: Priority = Priority.INTERACTIVE
+    guesses: Guesses = field(default_factory=Guesses)
     residency: Residency = Residency.NONE
     reused: int = 0
     """How many of the prompt's tokens had a cache among its principal's when the sequence was admitted."""
@@ -76,6 +95,8 @@ class OpenRound:
     first_token: float | None = None
     computed: int = 0
     sampled: int = 0
+    sampled_elsewhere: int = 0
+    """How many of these before it was admitted last."""
     window: int = WINDOW
     """How many tokens it may still sample before its reader has read some."""
 
@@ -124,6 +145,10 @@ class Sequence:
     """Whose it is; its cache serves no other, but for a prefix that both of them name."""
     named: int = 0
     """The first so many of its tokens are that prefix."""
+    kept_as: str = ""
+    """The name under which its cache may be kept on disk; empty: it never is."""
+    kept: int = 0
+    """How many tokens the cache has that was last written there."""
     state: State = State.PAUSED
     tokens: Tokens = field(default_factory=Tokens)
     images: tuple[PlacedPiece, ...] = ()
@@ -133,6 +158,12 @@ class Sequence:
     """How many tokens had a cache at the last stop, wherever that cache has gone since."""
     slot: int | None = None
     open: OpenRound | None = None
+    reading: "Future[Restored | None] | None" = None
+    """While its cache is read back from the disk."""
+    paused_at: float | None = None
+    """When it last began to wait, on the engine's clock."""
+    expected: Expected | None = None
+    """When it is expected back, as far as that was told since."""
 
     def on(self, trigger: SequenceTrigger) -> None:
         """Move to the next state, or leave the state unchanged and raise."""

@@ -7,62 +7,93 @@ nothing else.
 import logging
 import queue
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from itertools import chain
 
-from tenuto.pipelines.backend import Row, RowFailed, Sampled, TokenLogprob
 from tenuto.pipelines.base import Pipeline
+from tenuto.runtime.engine.disk_caches import PATIENCE_S, CacheDropped, DiskCaches
+from tenuto.runtime.engine.drafting import Speculation
+from tenuto.runtime.engine.ends import Ends
 from tenuto.runtime.engine.image_turns import ImageReady, ImageTurns
-from tenuto.runtime.engine.image_turns import Turn as ImageTurn
 from tenuto.runtime.engine.messages import (
+    Admitted,
     Cancel,
     Command,
     EngineStatus,
     Event,
-    Failed,
+    Forget,
+    Forgotten,
+    Hint,
     Read,
     Release,
     Report,
-    Residency,
-    RoundUsage,
     State,
     Stop,
-    StopCause,
-    Stopped,
     Submit,
-    TokensSampled,
     Unknown,
 )
 from tenuto.runtime.engine.opening import open_round
-from tenuto.runtime.engine.residency import CacheResidency
+from tenuto.runtime.engine.planner import Planner
+from tenuto.runtime.engine.residency import CacheLimits, CacheResidency
+from tenuto.runtime.engine.returning import Returning
 from tenuto.runtime.engine.roster import Roster
-from tenuto.runtime.engine.scheduler import Budget, Candidate, Prefill, admit, in_turn, plan
+from tenuto.runtime.engine.scheduler import Budget
 from tenuto.runtime.engine.sequence import Sequence, SequenceTrigger
+from tenuto.runtime.engine.snapshots import SnapshotStore
+from tenuto.runtime.engine.stepping import Stepper
+from tenuto.runtime.engine.waits import Waits
 from tenuto.threads import Next
 
 logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """The body of an engine's thread. Only `commands` may be touched from outside."""
+    """The body of an engine's thread. Only `commands` may be touched from outside.
+
+    `wake` is called on any thread when something has been put there from within.
+    """
 
     def __init__(
-        self, pipeline: Pipeline, host_cache_bytes: int, prefill_chunk: int, report: Callable[[Report], None]
+        self,
+        pipeline: Pipeline,
+        limits: CacheLimits,
+        prefill_chunk: int,
+        report: Callable[[Report], None],
+        snapshots: SnapshotStore | None = None,
+        prefill_slowdown: float | None = None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        self.commands: queue.SimpleQueue[Command | ImageReady] = queue.SimpleQueue()
-        self._taken = self._steps = self._computed = self._sampled = 0
-        self._residency = CacheResidency(pipeline.backend, host_cache_bytes)
-        self._pipeline = pipeline
-        self._backend = pipeline.backend
-        self._budget = Budget(pipeline.backend.info.batch_tokens, prefill_chunk)
+        commands = self.commands = queue.SimpleQueue[Command | ImageReady | CacheDropped | None]()
+
+        def put(what: CacheDropped | None) -> None:
+            commands.put(what)
+            wake()
+
+        self._taken = 0
+        self._waits = Waits()
+        self._disk = DiskCaches(snapshots, pipeline.backend.info.bytes_per_token, put)
+        self._residency = CacheResidency(pipeline.backend, limits, self._disk, self._waits)
+        self._pipeline, self._backend = pipeline, pipeline.backend
         self._report_to = report
         self._status = EngineStatus()
         self._roster = Roster()
+        budget = Budget(pipeline.backend.info.batch_tokens, prefill_chunk)
+        self._planner = Planner(self._roster, self._residency, budget, prefill_slowdown)
         self._events: list[Event] = []
-        self._images = ImageTurns(pipeline.images, partial(self.commands.put, ImageReady()))
+        self._returning = Returning(self._disk, self._residency, self._roster)
+        self._ends = Ends(self._roster, self._residency, self._events.append)
+        info = self._backend.info
+        self._speculation = Speculation(info.drafts, pipeline.codec.info.vocabulary, info.context)
+        self._stepper = Stepper(
+            self._backend,
+            self._planner,
+            self._roster,
+            self._ends,
+            ImageTurns(pipeline.images, partial(self.commands.put, ImageReady())),
+            self._speculation,
+            self._events.append,
+            self._disk.measures.computed,
+        )
         self._awaits = False
 
     def work(self, wait: bool) -> Next:
@@ -70,31 +101,40 @@ class Worker:
 
         A bug in here ends the thread, and with it all open rounds; the engine tells them.
         """
+        if wait:
+            self._disk.begin()
         try:
             if self._take_commands(wait):
                 self._awaits = False
+                self._returning.adopt()
                 placed = self._admit()
+                self._returning.bring_back(time.monotonic(), may_copy=not placed)
                 self._report()  # what the commands brought about does not wait for the step
                 if self._roster.prefilling or self._roster.decoding:
-                    self._step()
-                    self._awaits = self._awaits and not placed
+                    self._awaits = not self._stepper.step() and not placed
                     self._report()
-                return Next.MORE if self._has_work or not self.commands.empty() else Next.IDLE
+                else:
+                    self._awaits = self._returning.is_awaited
+                is_busy = self._has_work or not self.commands.empty()
+                while wait and not is_busy and self._returning.keep_one():
+                    is_busy = not self.commands.empty()
+                return Next.MORE if is_busy else Next.IDLE
             for sequence in self._roster:
-                self._cancel(sequence)
-                self._release(sequence)
+                self._ends.cancel(sequence)
+                self._ends.release(sequence)
         except Exception:
             logger.exception("the engine's thread ends")
             for sequence in self._roster:
                 if sequence.open is not None:
                     sequence.open.sampler.close()
         self._report()
+        self._disk.close()
         self._backend.close()
         return Next.ENDED
 
     @property
     def _has_work(self) -> bool:
-        """Whether there is something to do before a command comes, or an image."""
+        """Whether there is something to do before a command comes, an image, or a cache from the disk."""
         return self._roster.has_work and not self._awaits
 
     # Commands.
@@ -105,25 +145,42 @@ class Worker:
         while True:
             if self.commands.empty() and not (idle and wait):
                 return True
-            command = self.commands.get()
+            try:
+                due_in = PATIENCE_S if self._awaits else self._returning.due_in(time.monotonic())
+                command = self.commands.get(timeout=due_in)
+            except queue.Empty:
+                if self._awaits:
+                    self._returning.give_up()
+                return True
             idle = False
-            if isinstance(command, ImageReady):
+            if command is None or isinstance(command, ImageReady):
+                continue
+            if isinstance(command, CacheDropped):
+                self._events.append(Forgotten(command.sequence, command.error))
                 continue
             self._taken += 1
-            match command:
-                case Submit():
-                    self._submit(command)
-                case Cancel():
-                    if (sequence := self._roster.get(command.sequence)) is not None:
-                        self._cancel(sequence)
-                case Read():
-                    self._widen(command)
-                case Release():
-                    if (sequence := self._roster.get(command.sequence)) is not None:
-                        self._cancel(sequence)
-                        self._release(sequence)
-                case Stop():
-                    return False
+            if not self._obey(command):
+                return False
+
+    def _obey(self, command: Command) -> bool:
+        """Carry a command out. False on Stop."""
+        match command:
+            case Submit():
+                self._submit(command)
+            case Cancel(sequence=id):
+                self._ends.cancel_if_known(id)
+            case Read():
+                self._widen(command)
+            case Release(sequence=id):
+                self._release(id)
+            case Hint():
+                self._expect(command)
+            case Forget(sequence=id, kept_as=name):
+                self._release(id)
+                self._disk.forget(id, name)
+            case Stop():
+                return False
+        return True
 
     def _submit(self, command: Submit) -> None:
         """Let a sequence wait for its round, if it has the tokens that are said to be known."""
@@ -132,13 +189,16 @@ class Worker:
         if not sequence.tokens.begins_with(command.known):
             self._events.append(Unknown(command.sequence))
             return
-        sequence.named = command.named
+        sequence.named, sequence.kept_as = command.named, command.kept_as
         self._roster.on(sequence, SequenceTrigger.SUBMIT)
+        self._waits.resumed(sequence, time.monotonic())
+        self._returning.forget(sequence.id)
         try:
             sequence.open = open_round(sequence, command, self._pipeline, self._residency)
+            self._returning.fetch(sequence)
         except Exception as error:  # what is refused fails its own round
             logger.exception("the round of sequence %s cannot begin", sequence.id)
-            self._fail(sequence, error)
+            self._ends.fail(sequence, error)
 
     def _widen(self, command: Read) -> None:
         """A reader has caught up by some tokens. A round that has ended meanwhile has no use for them."""
@@ -149,21 +209,25 @@ class Worker:
         if sequence.state is State.BLOCKED:
             self._roster.on(sequence, SequenceTrigger.UNBLOCK)
 
+    def _expect(self, hint: Hint) -> None:
+        """A sequence is told to come back. Where it is not paused, it is back already, or gone."""
+        sequence, now = self._roster.get(hint.sequence), time.monotonic()
+        if sequence is not None and sequence.state is State.PAUSED:
+            sequence.expected = self._waits.hinted(hint.expected_s, hint.spread_s, now)
+            self._returning.expect(sequence, now)
+
+    def _release(self, id: str) -> None:
+        self._returning.forget(id)
+        self._ends.forget(id)
+
     # Admission.
 
     def _admit(self) -> bool:
         """Let those that wait in, as far as there are slots; whether anybody came in."""
         if not self._roster.waiting:
             return False
-        idle = [one.id for one in self._residency.holders() if one.state in (State.PAUSED, State.BLOCKED)]
-        candidates = [
-            Candidate(s.id, s.slot is not None, self._residency.where(s) is Residency.HOST, s.principal)
-            for s in self._roster.waiting.values()
-        ]
-        at_work = chain(self._roster.prefilling.values(), self._roster.decoding.values())
-        waiting = in_turn(candidates, Counter(s.principal for s in at_work))
         copied = placed = False
-        for admission in admit(waiting, self._residency.free_slots, idle):
+        for admission in self._planner.admissions():
             sequence = self._roster.waiting[admission.id]
             if copied and sequence.slot is None:
                 continue  # it could need a copy too; a step has time for one, since the others stand still for it
@@ -176,175 +240,47 @@ class Worker:
         """Give a sequence its place and begin to feed it. True where a cache was copied."""
         assert sequence.open is not None
         residency = self._residency.where(sequence)
+        if victim is not None and victim.state is State.DECODING:  # in the background
+            self._roster.on(victim, SequenceTrigger.INTERRUPT)
+            self._planner.interrupted += 1
         try:
             placed = self._residency.place(sequence, victim)
         except Exception as error:  # what the backend raises while it moves a cache concerns this sequence alone
             logger.exception("the cache of sequence %s cannot be placed", sequence.id)
-            self._fail(sequence, error)
+            self._ends.fail(sequence, error)
             return True
         self._roster.on(sequence, SequenceTrigger.ADMIT)
+        self._planner.admitted(sequence)
+        self._events.append(Admitted(sequence.id))
         sequence.open.computed += placed.lent
-        self._computed += placed.lent
+        self._stepper.computed += placed.lent
         if sequence.open.admitted is None:  # else it was blocked, and goes on
             sequence.open.residency = residency
             sequence.open.reused = sequence.cached - placed.lent
             sequence.open.admitted = time.monotonic()
+            self._residency.tally.saved(placed.by, sequence.cached - placed.lent)
         return placed.copied
 
-    # Steps.
-
-    def _step(self) -> None:
-        """Feed everybody, or a piece of an image to one of them: these take turns."""
-        roster = self._roster
-        at_images = [s for s in roster.prefilling.values() if s.next_piece is not None]
-        text = [s for s in roster.prefilling.values() if s.next_piece is None]
-        turn = self._images.choose(at_images, others=bool(text or roster.decoding))
-        if turn is not None:
-            self._feed_image(turn)
-            return
-        self._awaits = bool(at_images) and not (text or roster.decoding)
-        prefills = [Prefill(s.id, s.text_run) for s in text]
-        shares = plan(list(roster.decoding), prefills, self._budget, self._steps)
-        served = [(roster.decoding.get(one.id) or roster.prefilling[one.id], one.tokens) for one in shares]
-        if len(served) < len(roster.decoding) + len(prefills):
-            for sequence, _ in served:  # who is served stands behind those that were not, as `plan` asks for
-                roster.send_back(sequence)
-        fed: list[tuple[Sequence, int]] = []
-        rows: list[Row] = []
-        for sequence, tokens in served:
-            row = self._row(sequence, tokens)
-            if row is not None:
-                fed.append((sequence, tokens))
-                rows.append(row)
-        if rows:
-            self._feed(fed, rows)
-
-    def _feed_image(self, turn: ImageTurn) -> None:
-        sequence, placed = turn.sequence, turn.sequence.next_piece
-        if isinstance(turn.made, Exception):
-            self._fail(sequence, turn.made)
-        elif placed is not None and (row := self._row(sequence, placed.end - placed.begin)) is not None:
-            self._roster.send_back(sequence)
-            self._feed([(sequence, len(row.tokens))], [replace(row, embeddings=turn.made)])
-
-    def _feed(self, fed: list[tuple[Sequence, int]], rows: list[Row]) -> None:
-        try:
-            samples = self._backend.collect(self._backend.launch(rows))
-        except Exception as error:  # the caches of the batch are undefined now; all others are as they were
-            logger.exception("a step over %d sequences failed", len(rows))
-            for sequence, _ in fed:
-                self._fail(sequence, error)
-            return
-        finally:
-            self._steps += 1
-        self._advance(fed, samples)
-
-    def _row(self, sequence: Sequence, tokens: int) -> Row | None:
-        assert sequence.open is not None
-        assert sequence.slot is not None
-        start = sequence.cached
-        if tokens < sequence.pending:
-            return Row(sequence.slot, start, sequence.tokens[start : start + tokens])
-        try:
-            constraint = sequence.open.constraint
-            mask = None if constraint is None else constraint.mask()
-        except Exception as error:  # a grammar that fails is its own sequence's affair
-            logger.exception("the grammar of sequence %s failed", sequence.id)
-            self._fail(sequence, error)
-            return None
-        return Row(sequence.slot, start, sequence.tokens[start:], sequence.open.sampler, mask)
-
-    def _advance(self, fed: list[tuple[Sequence, int]], samples: Sampled) -> None:
-        now = time.monotonic()
-        for (sequence, tokens), sample in zip(fed, samples, strict=True):
-            sequence.cached += tokens
-            assert sequence.open is not None
-            if sequence.state is State.PREFILLING:
-                sequence.open.computed += tokens
-                self._computed += tokens
-            if sample is None:
-                continue
-            if isinstance(sample, RowFailed):
-                logger.error("sampling for sequence %s failed", sequence.id, exc_info=sample.error)
-                self._fail(sequence, sample.error)
-                continue
-            if sequence.state is State.PREFILLING:
-                self._roster.on(sequence, SequenceTrigger.READ)
-                if sequence.open.first_token is None:
-                    sequence.open.first_token = now
-            self._take(sequence, sample)
-
-    def _take(self, sequence: Sequence, sample: int | TokenLogprob) -> None:
-        """A token has been sampled: keep it, tell it, and stop where it says so."""
-        opened = sequence.open
-        assert opened is not None
-        token, logprobs = (sample, ()) if isinstance(sample, int) else (sample.token, (sample,))
-        sequence.tokens.append(token)
-        opened.sampled += 1
-        opened.window -= 1
-        self._sampled += 1
-        self._events.append(TokensSampled(sequence.id, (token,), logprobs))
-        try:
-            if opened.constraint is not None:
-                opened.constraint.accept(token)
-        except Exception as error:  # as in _row
-            logger.exception("the grammar of sequence %s failed", sequence.id)
-            self._fail(sequence, error)
-            return
-        if token in opened.round.stop_tokens:
-            self._stop(sequence, StopCause.END)
-        elif opened.stops is not None and opened.stops.push(token):
-            self._stop(sequence, StopCause.STOP_STRING)
-        elif opened.sampled >= opened.round.max_tokens or len(sequence.tokens) >= self._backend.info.context:
-            self._stop(sequence, StopCause.LIMIT)
-        elif not opened.window:
-            self._roster.on(sequence, SequenceTrigger.BLOCK)
-
-    # Ends.
-
-    def _stop(self, sequence: Sequence, cause: StopCause) -> None:
-        self._roster.on(sequence, SequenceTrigger.STOP)
-        matched = sequence.open.stops.matched if sequence.open is not None and sequence.open.stops is not None else None
-        self._close(sequence, lambda usage: Stopped(sequence.id, cause, usage, matched))
-
-    def _cancel(self, sequence: Sequence) -> None:
-        if sequence.open is not None:
-            self._roster.on(sequence, SequenceTrigger.CANCEL)
-            self._close(sequence, lambda usage: Stopped(sequence.id, StopCause.CANCELLED, usage))
-
-    def _fail(self, sequence: Sequence, error: Exception) -> None:
-        self._roster.on(sequence, SequenceTrigger.FAIL)
-        self._close(sequence, lambda usage: Failed(sequence.id, f"{type(error).__name__}: {error}", usage))
-        self._release(sequence)
-
-    def _close(self, sequence: Sequence, event: Callable[[RoundUsage], Event]) -> None:
-        """End the open round: free what belongs to it and tell; the cache stays."""
-        opened, sequence.open = sequence.open, None
-        self._residency.touch(sequence)
-        sequence.computed_before = max(sequence.computed_before, sequence.cached)
-        usage = RoundUsage() if opened is None else opened.usage(time.monotonic())
-        if opened is not None:
-            opened.sampler.close()
-        self._events.append(event(usage))
-
-    def _release(self, sequence: Sequence) -> None:
-        self._roster.on(sequence, SequenceTrigger.RELEASE)
-        try:
-            self._residency.drop(sequence)
-        except Exception:  # it is emptied again when it is used again
-            logger.exception("the slot of sequence %s cannot be released", sequence.id)
+    # What is told.
 
     def _report(self) -> None:
         """Tell what has happened since the last report, if anything has."""
         status = EngineStatus(
             self._taken,
             self._has_work,
-            self._steps,
-            self._computed,
-            self._sampled,
+            self._stepper.steps,
+            self._stepper.computed,
+            self._stepper.sampled,
+            self._speculation.drafted,
+            self._speculation.accepted,
             self._roster.counts(),
-            self._residency.cache_bytes(),
+            *self._residency.figures(),
+            round(self._planner.bystanders.slowdown, 2),
+            self._planner.interrupted,
+            self._residency.tally.counts(self._disk.figures),
+            self._backend.threads,
         )
         if self._events or status != self._status:
-            events, self._events, self._status = self._events, [], status
+            events, self._status = self._events.copy(), status
+            self._events.clear()
             self._report_to(Report(events, status))

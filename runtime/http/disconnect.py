@@ -46,7 +46,8 @@ async def while_connected(
             done = True
             group.cancel_scope.cancel()
     except BaseExceptionGroup as several:
-        raise several.exceptions[0] from None
+        first = several.exceptions[0]
+        raise first from first.__cause__
     finally:
         if not done and run is not None:
             with anyio.move_on_after(GOODBYE_S, shield=True):

@@ -18,9 +18,11 @@ from tenuto.runtime.loop.events import (
     RunEvent,
     RunPaused,
     ServerCall,
+    ServerSampled,
     TextAdded,
     ToolCalling,
     ToolReturned,
+    ToolTold,
     Usage,
 )
 from tenuto.runtime.loop.options import RunOptions
@@ -55,7 +57,7 @@ def gather(answer: Answer, event: RunEvent) -> None:
         case RunDone():
             answer.pause = None
             answer.stop_reason, answer.error, answer.error_code = event.stop_reason, event.error, event.error_code
-        case ToolCalling() | RoundEnded():
+        case ToolCalling() | ToolTold() | ServerSampled() | RoundEnded():
             pass
         case _:
             assert_never(event)

@@ -10,15 +10,19 @@ from typing import Any, TypeVar
 import anyio
 
 from tenuto.errors import ServerUnreachable, ToolFailed
-from tenuto.runtime.loop.events import ToolCalling, ToolReturned, ToolStatus
+from tenuto.runtime.loop.events import ToolCalling, ToolReturned, ToolStatus, ToolTold
 from tenuto.runtime.loop.held_calls import HeldCall, HeldCalls
 from tenuto.runtime.loop.pending import PendingCall, finished, stand_in
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.run_tools import RunTools
+from tenuto.runtime.loop.samples import Sampler
+from tenuto.runtime.loop.tellings import Tellings
 from tenuto.sessions.changes import SaveCall
 from tenuto.sessions.items import ToolCall, ToolResultItem
+from tenuto.sessions.questions import Question
 from tenuto.sessions.records import CallStatus
-from tenuto.tools.asking import Ask, Resumed
+from tenuto.tools.asking import Ask, Reply, Resumed
+from tenuto.tools.roots import root
 from tenuto.tools.spec import CallContext, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -113,33 +117,56 @@ class CallRunner:
         pending.asks = pending.answered = None
         held = self.held.of(self.run.id, call.id)
         if held is None:
-            make = partial(self._call, call, resumed)
+            make = partial(self._call, call, pending.record.round, resumed)
             return self.held.begin(self.run.id, call.id, self.run.record.principal, make)
         if answered is not None and held.pause_id == answered[0].id:
             held.reply(answered[1])
         return held
 
-    async def _call(self, call: ToolCall, resumed: Resumed | None, ask: Ask) -> ToolResult:
+    async def _call(self, call: ToolCall, round: int, resumed: Resumed | None, ask: Ask) -> ToolResult:
         try:
             arguments = _arguments(call.arguments)
         except (ValueError, RecursionError) as error:
             return ToolResult(f"Error: the arguments of {call.name} are not a JSON object: {error}", is_error=True)
-        context = CallContext(
-            principal=self.run.record.principal,
-            session=self.session_uid,
-            run=self.run.id,
-            call=call.id,
-            ask=ask,
-            resumed=resumed,
-        )
+        sampler = Sampler(self.tools.services, self.run, self.tools.session, call.id)
+        tellings = Tellings(call.id, call.name, round, self._tell)
         left = max(self.deadline - anyio.current_time(), 0.0)
+        began, asked = anyio.current_time(), False
+
+        async def asking(question: Question) -> Reply:
+            nonlocal asked
+            asked = True
+            return await ask(question)
+
         try:
-            return await self.tools.call(call.name, arguments, context, timeout=left)
+            context = CallContext(
+                principal=self.run.record.principal,
+                session=self.session_uid,
+                run=self.run.id,
+                call=call.id,
+                progress=tellings.progress,
+                log=tellings.log,
+                ask=asking,
+                resumed=resumed,
+                sample=sampler.sample,
+                roots=tuple(map(root, self.run.options.roots)),
+            )
+            result = await self.tools.call(call.name, arguments, context, timeout=left)
+            counted = self.tools.counted_as(call.name)
+            if counted is not None and not asked and resumed is None:  # else it has waited for a person
+                self.tools.services.expectations.called(counted, anyio.current_time() - began)
+            return result
         except (ToolFailed, ServerUnreachable) as error:
             return ToolResult(f"Error: {error}", is_error=True)
         except Exception:  # a tool with a bug is one that failed: the others and the run go on
             logger.exception("the call of %s failed inside", call.name)
             return ToolResult(f"Error: {call.name} failed; the server's log has the details", is_error=True)
+        finally:
+            sampler.close()
+
+    def _tell(self, event: ToolTold) -> None:
+        if self.run.working:
+            self.run.emit(event)
 
 
 def _storable(value: T) -> T:

@@ -32,7 +32,8 @@ async def constrained(codec: Codec, options: RunOptions, response: ResponseForma
     if response is None and options.answer is None and options.allowed is None and options.prefill is None:
         known = _at_hand(codec, options)
         if known is not None:
-            return replace(options, unenforced=_of_tools(known))
+            unenforced = _of_tools(known)
+            return options if unenforced == options.unenforced else replace(options, unenforced=unenforced)
     return await anyio.to_thread.run_sync(_constrain, codec, options, response)
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 import anyio.to_thread
 
 from tenuto.errors import InvalidRequest, NotFound
+from tenuto.runtime.loop import attach
 from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.pending import stand_ins
 from tenuto.runtime.loop.runs import Runs
@@ -50,6 +51,7 @@ class Conversations:
 
     async def begin(self, principal: str, id: str, items: Sequence[Item], metadata: Mapping[str, str]) -> Session:
         """A session that a client names, with these items. Raises InvalidRequest, Conflict (there is one)."""
+        items = await self._named(principal, items)
         return await self._owners.ask((principal, id), partial(self._begin, principal, id, items, metadata))
 
     async def _begin(self, principal: str, id: str, items: Sequence[Item], metadata: Mapping[str, str]) -> Session:
@@ -77,8 +79,10 @@ class Conversations:
 
         Raises:
             NotFound, SessionBusy, SessionPaused.
-            InvalidRequest: a result belongs to no call, or there are too many items.
+            InvalidRequest: a result belongs to no call, there are too many items, or they name what cannot be read.
+            ServerUnreachable, ToolFailed: an MCP server of which they name something did not answer.
         """
+        items = await self._named(principal, items)
         return await self._owners.ask((principal, id), partial(self._add, principal, id, items))
 
     async def _add(self, principal: str, id: str, items: Sequence[Item]) -> Sequence[NamedPart]:
@@ -93,6 +97,12 @@ class Conversations:
         await self._directory.commit(draft)
         places = range(len(session.items) - len(new), len(session.items))
         return await _apart(new, lambda: [part for place in places for part in named_parts(session, place)])
+
+    async def _named(self, principal: str, items: Sequence[Item]) -> Sequence[Item]:
+        """The items, with what they name of MCP servers in its place."""
+        brought: attach.Brought = {}
+        await attach.read(self._services.offering, principal, attach.named(items), brought)
+        return attach.placed(items, brought)
 
     async def page(self, principal: str, id: str, after: str | None, limit: int, *, newest_first: bool) -> PartPage:
         """Parts of a session, those that come after one of this name. Raises NotFound, InvalidRequest (`after`)."""

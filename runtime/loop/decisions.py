@@ -24,6 +24,11 @@ PAUSE = "appr_"
 """What the ids of approvals begin with; the rest names the leg that answers one."""
 
 
+def leg_after(pause_id: str) -> str:
+    """The id of the leg that answers an approval or a question, where that is kept."""
+    return pause_id.removeprefix(PAUSE)
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a person has said. `message` is for the model to read where the call is denied; `remember` lets the tool,
@@ -53,7 +58,7 @@ async def decide(
         RunUnreadable: another version of tenuto asked, and this one cannot go on with the run.
     """
     pause = await open_pause(services, runs, run, session, pause_id)
-    tools = RunTools(services, run, requested)
+    tools = RunTools(services, run, requested, session)
     if (missing := tools.missing(pause.tool)) is not None and decision.approve:  # what cannot go on is not decided
         raise Conflict(
             f"{pause.tool} cannot be called: {missing}. Answer with a request that brings the server again, as"
@@ -62,7 +67,7 @@ async def decide(
     draft = Draft(session)
     draft.save()
     if decision.approve and decision.remember:
-        draft.ahead.approved |= {tools.remembered_as(pause.tool)}
+        draft.ahead.approved |= {tools.remembered_as(pause.tool, pause.arguments)}
     status = PauseStatus.APPROVED if decision.approve else PauseStatus.DENIED
     answered = pause.ended(status, services.clock(), decision.message, remember=decision.remember)
     admitted = await go_on(services, runs, run, draft, answered, keep_as)
@@ -79,7 +84,7 @@ async def go_on(
     session = draft.session
     calls = await runs.calls(run, session)
     record = advanced(run.record, RunTrigger.DECIDE, services.clock())
-    leg_id = run.leg.answer.leg_id if keep_as is None else ended.id.removeprefix(PAUSE)
+    leg_id = run.leg.answer.leg_id if keep_as is None else leg_after(ended.id)
     leg = _leg(services, run, session, leg_id, keep_as) if session.stored else None
     begun = [] if leg is None else [BeginLeg(leg)]
     with runs.unsettling(run):

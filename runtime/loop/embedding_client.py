@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from tenuto.runtime.engine.messages import (
 )
 from tenuto.runtime.engine.port import EnginePort
 from tenuto.runtime.loop.engine_client import STOP_S, QueueLimits
-from tenuto.runtime.loop.engine_line import EngineLine
+from tenuto.runtime.loop.engine_line import EngineHealth, EngineLine
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.shares import Shares
 
 QUEUED_BYTES = 1 << 26
@@ -65,12 +65,17 @@ class EmbeddingClient:
         """Of requests, by what they take; each takes so much that there are no more than the limits allow."""
         self._open: dict[str, _Open] = {}
         self._request_s = 1.0
-        self._line = EngineLine(model, engine, self._hear, self._end)
+        self._line = EngineLine(model, engine, self._hear, self._end, self._end, self._end)
 
     @property
     def is_alive(self) -> bool:
         """Whether the engine has not ended."""
         return self._line.is_alive
+
+    @property
+    def health(self) -> EngineHealth:
+        """How the engine does."""
+        return self._line.health
 
     @property
     def silent_s(self) -> float:
@@ -101,7 +106,7 @@ class EmbeddingClient:
             GenerationFailed: a text failed.
         """
         self._line.check_alive()
-        began, id = time.monotonic(), uuid4().hex
+        began, id = time.monotonic(), new_hex()
         self._places.admit(id, principal, began, self._retry_after(), self._weight(texts))
         vectors = np.empty((len(texts), self._width), np.float32)
         opened = _Open(texts, vectors, len(texts), asyncio.get_running_loop().create_future())

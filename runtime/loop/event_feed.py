@@ -1,11 +1,15 @@
 """A run's events as those who follow it read them: numbered over its whole life, and waited for."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-
-import anyio
 
 from tenuto.runtime.loop.event_log import EventLog
 from tenuto.runtime.loop.events import RunEvent
+
+_NUMBERS_A_SECOND = 1_000_000
+"""More than a run can tell, so that those that were told end before those that are told again begin."""
+AT_ONCE = 64
+"""So many events at most are told together, so that nobody who has missed many holds up the event loop."""
 
 
 class EventFeed:
@@ -22,7 +26,8 @@ class EventFeed:
         """So many numbers were taken before."""
         self._held: int | None = None
         """While it is held: so many of the events are told."""
-        self._changed = anyio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Those who wait for the next `wake`: mostly one for each token that is told, or nobody."""
 
     def __len__(self) -> int:
         """How many events there are; the next but one has the place after it."""
@@ -38,9 +43,10 @@ class EventFeed:
         """About what the events take in memory."""
         return self._log.nbytes
 
-    def renumber(self, offset: int, events: Iterable[RunEvent]) -> None:
-        """Begin with these events after number `offset`; nothing has been told yet."""
-        self._offset = offset
+    def renumber(self, at: float, events: Iterable[RunEvent]) -> None:
+        """Begin with these events, numbered after all that can have been told by a time in seconds; nothing has been
+        told yet."""
+        self._offset = int(at * _NUMBERS_A_SECOND)
         for event in events:
             self._log.append(event)
 
@@ -72,12 +78,16 @@ class EventFeed:
 
     def wake(self) -> None:
         """Let everybody who waits look again."""
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
 
     async def changed(self) -> None:
         """Return with the next `wake`."""
-        await self._changed.wait()
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(told)
+        await told
 
     def was_told_before(self, number: int) -> bool:
         """Whether who has seen the events up to this number is told them again, as far as they were kept."""
@@ -93,12 +103,21 @@ class EventFeed:
 
     async def follow(self, place: int, end: Callable[[], int | None]) -> AsyncIterator[tuple[int, RunEvent]]:
         """The events with their numbers from a place on, until `end` gives the place where they end."""
+        async for events in self.batches(place, end):
+            for event in events:
+                place += 1
+                yield self._offset + place, event
+
+    async def batches(self, place: int, end: Callable[[], int | None]) -> AsyncIterator[list[RunEvent]]:
+        """The same events without their numbers, those together that are there together: what has come by one step of
+        the model mostly, and more where whoever reads is slower."""
         while True:
             until = end()
-            while place < (self.told if until is None else until):
-                place += 1
-                yield self._offset + place, self._log.at(place)
-                until = end()
-            if until is not None:
+            told = min(self.told if until is None else until, place + AT_ONCE)
+            if place < told:
+                events, place = self.between(place, told), told
+                yield events
+            elif until is not None:
                 return
-            await self.changed()
+            else:
+                await self.changed()

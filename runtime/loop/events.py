@@ -104,6 +104,34 @@ class ToolReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolTold:
+    """What a server tells in the middle of a call: how far it is (`done`, of `total` where it knows that), or a message
+    of its log (`level`)."""
+
+    round: int
+    call_id: str
+    name: str
+    text: str | None
+    done: float | None = None
+    total: float | None = None
+    level: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSampled:
+    """An MCP server has had the model say something in the middle of a call. `asked` is what it had it read, or the
+    beginning and the end of that; the calls are the server's to make."""
+
+    round: int
+    call_id: str
+    server: str
+    asked: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    usage: RoundUsage
+
+
+@dataclass(frozen=True, slots=True)
 class RoundEnded:
     """A round is over."""
 
@@ -142,6 +170,8 @@ RunEvent = (
     | ClientCallArguments
     | ToolCalling
     | ToolReturned
+    | ToolTold
+    | ServerSampled
     | RoundEnded
     | RunPaused
     | RunDone

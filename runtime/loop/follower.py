@@ -65,6 +65,10 @@ class Follower:
         """The leg's events with their numbers; with `after`, those of the run from there to the leg's end."""
         return self.run.events(after, leg=self._leg)
 
+    def batches(self) -> AsyncIterator[list[RunEvent]]:
+        """The leg's events, those together that are there together: what is sent of them is sent at once."""
+        return self.run.batches(self._leg)
+
     def told(self) -> list[RunEvent]:
         """What the leg has told so far."""
         return self.run.told(self._leg)
@@ -77,6 +81,14 @@ class Follower:
     def snapshot(self) -> Answer:
         """What there is of the leg's answer now."""
         return self.run.snapshot() if self._leg is self.run.leg else self._leg.answer
+
+    def claim(self) -> None:
+        """A detached leg, too, ends from now on when the last who follows it leaves."""
+        self._leg.is_claimed = True
+
+    def let_go(self) -> None:
+        """The leg goes on by itself from now on, whoever leaves."""
+        self._leg.is_claimed = False
 
     async def disconnected(self) -> None:
         """The client is gone. If it is the last to leave a leg without grace, this returns when the leg is over."""

@@ -8,6 +8,7 @@ import logging
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.decisions import go_on, open_pause
 from tenuto.runtime.loop.intake import Admitted
+from tenuto.runtime.loop.requests import KeepAs
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
@@ -27,7 +28,15 @@ _STATUS = {
 }
 
 
-async def answer(services: Services, runs: Runs, run: Run, session: Session, pause_id: str, reply: Reply) -> Admitted:
+async def answer(
+    services: Services,
+    runs: Runs,
+    run: Run,
+    session: Session,
+    pause_id: str,
+    reply: Reply,
+    keep_as: KeepAs | None = None,
+) -> Admitted:
     """Commit that a question is answered, with which the run goes on. Called by the session's owner.
 
     A call that has ended with its process is made again with the answer, where its server can take it so.
@@ -41,7 +50,8 @@ async def answer(services: Services, runs: Runs, run: Run, session: Session, pau
     reply = fitting(pause.question, reply)
     draft = Draft(session)
     draft.save()
-    admitted = await go_on(services, runs, run, draft, pause.ended(_STATUS[reply.action], services.clock()))
+    answered = pause.ended(_STATUS[reply.action], services.clock())
+    admitted = await go_on(services, runs, run, draft, answered, keep_as)
     for pending in admitted.calls:
         if pending.call.id == pause.call_id:
             pending.answered = pause, reply

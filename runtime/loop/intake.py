@@ -5,12 +5,12 @@ Nothing of a session changes before everything has been checked; commit point (a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 
 from tenuto.errors import ContextTooLong, MissingToolResults, SessionPaused
+from tenuto.runtime.loop.attach import in_place
 from tenuto.runtime.loop.constraints import constrained
 from tenuto.runtime.loop.images import check_images
 from tenuto.runtime.loop.keys import Keys
@@ -29,6 +29,7 @@ from tenuto.runtime.loop.unfinished import at_begin
 from tenuto.runtime.loop.waiting import waiting_run
 from tenuto.sessions.changes import BeginLeg, Beside, Change, SaveCall, SaveRun
 from tenuto.sessions.draft import Draft
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.items import Item, ToolResultItem, UserItem
 from tenuto.sessions.match import fits
 from tenuto.sessions.records import CallRecord, CallStatus, LegRecord, PauseReason, RunRecord, RunStatus
@@ -92,6 +93,7 @@ class Intake:
         Raises:
             SessionBusy, SessionPaused, MissingToolResults: the session's open run does not allow it.
             InvalidRequest and its kin: the turn is not valid; nothing has changed.
+            Unread: it names something of an MCP server that is not at hand.
         """
         session = found.session
         turn.expect_kept_in(session)
@@ -101,6 +103,7 @@ class Intake:
             outstanding = ", ".join(call.call.id for call in calls if call.result is None)
             raise SessionPaused(session.id, waiting.id, outstanding, PauseReason.CLIENT_TOOL.value)
         splice = self._splice(turn, found)
+        splice = replace(splice, new=in_place(splice.new, turn.brought))
         if waiting is not None:
             results = _leading_results(splice.new)
             if splice.keep == len(session.items) and results:
@@ -119,12 +122,14 @@ class Intake:
 
         Raises:
             InvalidRequest and its kin: the turn is not valid, or does not fit the model's context.
+            Unread: it names something of an MCP server that is not at hand.
         """
         if found is None:
             found = Found(Session("", turn.principal.id, "", 0.0, 0.0))
         else:
             turn.expect_stored_as(found.session)
         session, splice = found.session, self._splice(turn, found)
+        splice = replace(splice, new=in_place(splice.new, turn.brought))
         options = await held(model, await self._options.of(turn, model, session), turn)
         check_length(model.codec, (item.text for item in splice.new), model.context)
         await check_images(model.codec, splice.new)
@@ -207,7 +212,8 @@ class Intake:
         draft.add(stand_ins(draft.items, new, "the client went on"))
         draft.add(new)
         options, whole = await _read(turn, model, options, draft)
-        options = replace(options, miss_reason=options.miss_reason or whole.miss_reason)
+        if options.miss_reason is None and whole.miss_reason is not None:
+            options = replace(options, miss_reason=whole.miss_reason)
         extend(draft, whole)
         draft.mark_turns(draft.kept)
         run = self._run(turn, model, draft, options, len(new), whole)
@@ -253,6 +259,7 @@ class Intake:
         draft.ahead.open_run = run.id
         draft.ahead.hint = turn.hint or draft.ahead.hint
         if draft.ahead.server_tools is None:
+            draft.ahead.server_instructions = self._options.server_instructions(draft.session)
             draft.ahead.server_tools = self._options.server_tools(draft.session)
         if turn.session_id is not None:
             draft.ahead.implicit, draft.ahead.expires_at = False, None
@@ -260,7 +267,7 @@ class Intake:
     def _run(self, turn: Turn, model: Model, draft: Draft, options: RunOptions, new: int, whole: Prompt) -> Run:
         now, session = self._services.clock(), draft.session
         record = RunRecord(
-            id=f"run_{uuid4().hex}",
+            id=f"run_{new_hex()}",
             session_uid=session.uid,
             principal=turn.principal.id,
             model=model.id,

@@ -119,7 +119,7 @@ class Leg:
         items = self._kept.draft.items
         self._prompt, self.rendered = self.rendered, None
         if self._prompt is None:
-            codec = await with_variables(self.model.codec, options.variables)
+            codec = options.codec_of(await with_variables(self.model.codec, options.variables))
             begun = options.prefill_of(len(self.run.rounds) + 1)
             turn = None if begun is None else begun.item
             self._prompt = await read(codec, options.tools, self.session.ledgers, len(items), items, turn)
@@ -259,7 +259,7 @@ class Leg:
             if pending.was_lost:
                 await runner.settle(pending, stand_in(pending.call, LOST), ToolStatus.FAILED)
                 continue
-            decision = self._tools.decide(pending.call.name, self.session)
+            decision = self._tools.decide(pending.call, self.session, self._kept.draft.items)
             if pending.approved or decision.permission is Permission.AUTO:
                 ready.append(pending)
             elif decision.permission is Permission.DENY:
@@ -267,6 +267,7 @@ class Leg:
             elif ask is None:
                 ask = pending
         if ready:
+            self._starter.expect_results(self._tools.counted_as(one.call.name) for one in ready)
             await runner.make(ready)
         return ask
 

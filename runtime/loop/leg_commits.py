@@ -8,12 +8,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import anyio
 
 from tenuto.errors import CommitUnsettled, TenutoError
-from tenuto.runtime.loop.answer import announced, end_to_json
+from tenuto.runtime.loop.answer import announced, answer_to_json, end_to_json
 from tenuto.runtime.loop.events import RunDone, RunPaused, StopReason
 from tenuto.runtime.loop.pending import PendingCall
 from tenuto.runtime.loop.run import Run
@@ -22,6 +21,7 @@ from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.unfinished import Progress, RoundStart
 from tenuto.sessions.changes import Beside, EndLeg, SaveCall, SavePause, SaveProgress, SaveRun
 from tenuto.sessions.draft import Draft
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason, PauseRecord, PauseStatus, RunStatus
 from tenuto.sessions.session import Session
@@ -79,7 +79,7 @@ class LegCommits:
 
     async def pause_for_approval(self, pending: PendingCall, calls: Sequence[PendingCall]) -> None:
         """Wait for a person to decide about a call."""
-        record = self._asked(pending, PauseReason.APPROVAL, f"appr_{uuid4().hex[:24]}")
+        record = self._asked(pending, PauseReason.APPROVAL, f"appr_{new_hex(24)}")
         await self._pause_for_person(record, pending, calls)
 
     def _asked(self, pending: PendingCall, reason: PauseReason, id: str) -> PauseRecord:
@@ -171,15 +171,16 @@ class LegCommits:
     ) -> None:
         """Commit how the leg ended, then tell it. `waiting`: the calls that the run waits with."""
         run = self._run
-        figures = {"usage": run.usage_json(), "answer": run.answer_at(event)}
+        answer = run.answer_at(event)
+        figures = {"usage": run.usage_json(), "answer": answer_to_json(answer)}
         record = advanced(run.record, trigger, self._services.clock(), **figures, **fields)
-        end = run.leg_end(record, len(self.draft.items), event)
+        end = None if run.leg.record is None else run.leg_end(record, len(self.draft.items), answer)
         run.leg.is_ending = True
         place, told = run.to_keep(event)
         self.draft.save()
         self.draft.mark_turns(record.first_item)
         with anyio.CancelScope(shield=True):  # a leg that has come to its end is not cancelled any more
-            await self.commit(*changes, SaveRun(record), *told, *([] if run.leg.record is None else [EndLeg(end)]))
+            await self.commit(*changes, SaveRun(record), *told, *([] if end is None else [EndLeg(end)]))
         run.record = record
         run.pending = list(waiting)
         run.leg.ended(end, place)

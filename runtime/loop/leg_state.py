@@ -58,6 +58,11 @@ class LegState:
         """Whether it goes on after a crash."""
         return self.is_detached and self.record is not None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody waits for its answer: it is in the background."""
+        return self.is_detached and not self.is_claimed
+
     def close_round(self) -> None:
         """The open round is over, which is kept next."""
         self.open = None
@@ -102,10 +107,10 @@ class LegState:
             self.begun.add(event.call.id)
         answers.gather(self.answer, event)
 
-    def ended(self, end: LegEnd, kept: int) -> None:
-        """How it ends is in the store, and what it has told up to this place of the feed."""
+    def ended(self, end: LegEnd | None, kept: int) -> None:
+        """How it ends is in the store, where it is kept, and what it has told up to this place of the feed."""
         self.kept = kept
-        if self.record is not None:
+        if self.record is not None and end is not None:
             self.record = self.record.ended(end)
 
     def close(self, end: int) -> None:

@@ -18,6 +18,7 @@ from tenuto.runtime.loop.leg import Leg
 from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.pending import PendingCall
+from tenuto.runtime.loop.round_start import sequence_of
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.loop.runs import Runs
 from tenuto.runtime.loop.services import Services
@@ -133,8 +134,16 @@ class Legs:
         leg.turn = turn(run.leg)
         self._start(leg, scope)
 
+    def _expect(self, leg: Leg) -> None:
+        """Tell the engine how long a run is expected to wait for whom it waits."""
+        reason = leg.run.record.reason
+        if reason is not None:
+            expected = self._services.expectations.paused(leg.run.id, reason, anyio.current_time())
+            leg.model.engine.expect(sequence_of(leg.session, leg.model), expected.seconds, expected.spread_s)
+
     def _start(self, leg: Leg, scope: anyio.CancelScope) -> None:
         seat = object()
+        self._services.expectations.resumed(leg.run.id, anyio.current_time())
         leg.model.uses.take()
         leg.model.uses.waits.discard(leg.run.id)
         self._places.settle(seat, leg.session.principal)
@@ -157,6 +166,7 @@ class Legs:
             self._places.remove(seat)
             if run.record.status is RunStatus.PAUSED:
                 leg.model.uses.waits.add(run.id)
+                self._expect(leg)
             leg.model.uses.give_back()
             self._leg_s += 0.1 * (anyio.current_time() - begun - self._leg_s)
             self._runs.settle(run)

@@ -199,7 +199,7 @@ class Models:
 
     def _named(self, kind: Kind | None) -> Sequence[Known]:
         """Those that were named at the start and make this; of any kind where it is None."""
-        return [known for known in self.shelf.known() if known.is_named and kind in (None, known.kind)]
+        return [known for known in self.shelf.named() if kind in (None, known.kind)]
 
     def _ids(self, kind: Kind | None = None) -> "builtins.list[str]":
         """Those that generate first."""

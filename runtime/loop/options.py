@@ -8,11 +8,13 @@ from pydantic import TypeAdapter
 
 from tenuto.pipelines.backend import Sampling
 from tenuto.pipelines.base import Codec, ToolChoice
+from tenuto.pipelines.instructed import InstructedCodec
 from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
 from tenuto.runtime.loop.prefill import Prefill
 from tenuto.runtime.loop.requests import LeftOut, Reasoning, Turn
 from tenuto.sessions.blobs import BLOCKS, SCHEMAS, Shared, ToolBlock
 from tenuto.sessions.items import JsonObject, ToolSpec
+from tenuto.sessions.priority import Priority
 from tenuto.tools.approvals import Permission, strictest
 
 
@@ -61,6 +63,12 @@ class RunOptions:
     thinking_budget: int | None = None
     """The most tokens of reasoning for one request, all its rounds together."""
     prefill: Prefill | None = None
+    priority: Priority | None = None
+    """What the request says of it."""
+    roots: tuple[str, ...] = ()
+    """The folders that servers of tools are told to work in, by their URIs."""
+    instructions: str = ""
+    """What the servers of these tools say of their use, as the model reads it before all else."""
     miss_reason: str | None = None
     """Why tokens that the session had were not kept: what the splice said."""
 
@@ -80,7 +88,8 @@ class RunOptions:
 
     def codec_of(self, codec: Codec) -> Codec:
         """A model's codec as it renders and reads what this run says."""
-        return codec.with_variables(self.variables)
+        varied = codec.with_variables(self.variables)
+        return InstructedCodec(varied, self.instructions) if self.instructions else varied
 
     def permission_for(self, tool: str) -> Permission | None:
         """What the request says of a server's tool."""
@@ -89,17 +98,25 @@ class RunOptions:
 
     def shared(self) -> "RunOptions":
         """The same, of what repeats from run to run with the one object that stands for it."""
-        block = BLOCKS.of(ToolBlock(self.tools, self.client_tools)).value
+        block = BLOCKS.of(self._block).value
         answer = None if self.answer is None else SCHEMAS.of(self.answer).value
-        return replace(self, tools=block.tools, client_tools=block.client, answer=answer)
+        if block.tools is self.tools and block.client is self.client_tools and answer is self.answer:
+            return self
+        return replace(
+            self, tools=block.tools, client_tools=block.client, instructions=block.instructions, answer=answer
+        )
 
     def dump(self) -> dict[str, Any]:
         """JSON values, without those that are as they mostly are; what repeats from run to run is `Shared`."""
         dumped: dict[str, Any] = _ADAPTER.dump_python(self, mode="json", exclude=_SHARED, exclude_defaults=True)
-        dumped["tools"] = BLOCKS.of(ToolBlock(self.tools, self.client_tools))
+        dumped["tools"] = BLOCKS.of(self._block)
         if self.answer is not None:
             dumped["answer_schema"] = SCHEMAS.of(self.answer)
         return dumped
+
+    @property
+    def _block(self) -> ToolBlock:
+        return ToolBlock(self.tools, self.client_tools, self.instructions)
 
     @staticmethod
     def load(value: dict[str, Any]) -> "RunOptions":
@@ -110,7 +127,10 @@ class RunOptions:
             raise ValueError("the options have no tool block")
         options = _ADAPTER.validate_python({**values, "tools": (), "client_tools": ()})
         answer = None if schema is None else schema.value
-        return replace(options, tools=block.value.tools, client_tools=block.value.client, answer=answer)
+        shown = block.value
+        return replace(
+            options, tools=shown.tools, client_tools=shown.client, instructions=shown.instructions, answer=answer
+        )
 
 
 def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
@@ -129,7 +149,10 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
             asks=before.asks,
             deferred=before.deferred,
             requested=before.requested,
+            instructions=before.instructions,
         )
+    if not turn.roots:
+        fresh = replace(fresh, roots=before.roots)
         if turn.tools.allowed is None:
             fresh = replace(fresh, allowed=before.allowed)
     if turn.reasoning == Reasoning() and not turn.variables:
@@ -137,6 +160,7 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
     return replace(
         fresh,
         answer=before.answer if turn.response is None else fresh.answer,
+        priority=fresh.priority or before.priority,
         max_tokens=fresh.max_tokens if limits.max_tokens else before.max_tokens,
         max_tool_rounds=before.max_tool_rounds if limits.max_tool_rounds is None else fresh.max_tool_rounds,
         deadline_s=fresh.deadline_s if limits.deadline_s else before.deadline_s,
@@ -146,5 +170,5 @@ def inherited(fresh: RunOptions, before: RunOptions, turn: Turn) -> RunOptions:
     )
 
 
-_SHARED = {"tools", "client_tools", "answer"}
+_SHARED = {"tools", "client_tools", "instructions", "answer"}
 _ADAPTER: TypeAdapter[RunOptions] = TypeAdapter(RunOptions)

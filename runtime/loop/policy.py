@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tenuto.tools.approvals import Permission, Rules, Verdict, decide
+from tenuto.tools.names import READ_RESOURCE
 from tenuto.tools.registry import Registry
 from tenuto.tools.spec import digest
 
@@ -34,6 +35,19 @@ class Policy:
             # A tool that is not known cannot run: the call's result tells the model so.
             builtin=rules is None,
             server_setting=None if rules is None or own is None else rules.look_up(own),
+            global_setting=self.everywhere,
+            request_setting=request,
+            client_can_answer=can_answer,
+            remembered=remembered,
+        )
+
+    def decide_reading(self, server: str, *, request: Permission | None, can_answer: bool, remembered: bool) -> Verdict:
+        """Whether a resource of a configured server may be read now: as a tool `read_resource` of that server."""
+        rules = self.configured.get(server)
+        return decide(
+            READ_RESOURCE,
+            builtin=rules is None,
+            server_setting=None if rules is None else rules.look_up(READ_RESOURCE),
             global_setting=self.everywhere,
             request_setting=request,
             client_can_answer=can_answer,

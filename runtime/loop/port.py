@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tenuto.pipelines.embedding import TextTokens, Vectors
-from tenuto.runtime.engine.messages import EngineStatus
 from tenuto.runtime.loop.conversations import PartPage
+from tenuto.runtime.loop.engine_line import EngineHealth
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger
 from tenuto.runtime.loop.models import EmbeddingModel, Models
@@ -24,19 +24,10 @@ from tenuto.sessions.tokens import Tokens
 from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.registry import Registry
-from tenuto.tools.spec import ToolResult
+from tenuto.tools.spec import Caller, ToolResult
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Told how far a tool is: so much, of how much, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineHealth:
-    """How a model's engine does. `silent_s`: for so long it has had work and has not made a step."""
-
-    is_alive: bool
-    silent_s: float
-    status: EngineStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +117,8 @@ class LoopPort(Protocol):
             Conflict: it approves a call whose server came with a request, and is not known any more.
         """
 
-    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
-        """Answer what a server asks in the middle of a call; its run goes on.
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply, keep_as: KeepAs | None = None) -> Run:
+        """Answer what a server asks in the middle of a call; its run goes on, and is kept as `decide` says.
 
         Raises:
             NotFound: there is no such question.
@@ -238,7 +229,7 @@ class LoopPort(Protocol):
         principal: Principal,
         name: str,
         arguments: dict[str, Any],
-        progress: Progress | None = None,
+        caller: Caller,
         *,
         approved: bool = False,
     ) -> ToolResult:

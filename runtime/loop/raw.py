@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
-from uuid import uuid4
 
 import anyio
 
@@ -16,7 +15,9 @@ from tenuto.runtime.loop.events import TextLogprob
 from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.open_round import OpenRound
 from tenuto.runtime.loop.text import Shown, TextStream
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.priority import Priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class RawRequest:
     sampling: Sampling
     max_tokens: int
     stop: tuple[str, ...] = ()
+    priority: Priority = Priority.INTERACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class RawRun:
         self._decoder = model.codec.decoder()
         self._text = TextStream(model.codec, StopStrings(request.stop))
         self._tokens: list[int] = []
-        self._sequence = f"raw-{uuid4().hex}"
+        self._sequence = f"raw-{new_hex()}"
         self._over = False
         model.uses.take()
         try:
@@ -80,7 +82,9 @@ class RawRun:
         round = Round(tokens, request.sampling, model.codec.info.stop_tokens, request.stop)
         principal = request.principal.id
         place = model.engine.reserve(principal)
-        return model.engine.submit(self._sequence, request.prompt, round, principal=principal, place=place)
+        return model.engine.submit(
+            self._sequence, request.prompt, round, principal=principal, place=place, priority=request.priority
+        )
 
     @property
     def was_cut(self) -> bool:

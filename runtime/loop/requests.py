@@ -1,5 +1,6 @@
 """What a front end asks of the loop: one turn of a conversation, free of any dialect."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
@@ -9,8 +10,9 @@ from tenuto.pipelines.base import ToolChoice
 from tenuto.pipelines.sampling_defaults import AskedSampling
 from tenuto.pipelines.template_variables import NO_VARIABLES, TemplateVariables
 from tenuto.runtime.loop.prefill import Prefill
-from tenuto.sessions.items import Item, JsonObject, ToolSpec
+from tenuto.sessions.items import Item, JsonObject, ToolSpec, source_of
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.priority import Priority
 from tenuto.sessions.request_items import RequestItems
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission
@@ -129,6 +131,10 @@ class Turn:
     response: ResponseFormat | None = None
     limits: Limits = field(default_factory=Limits)
     permission: Permission | None = None
+    priority: Priority | None = None
+    """None: interactive where somebody waits for the answer, else in the background."""
+    roots: tuple[str, ...] = ()
+    """The folders that the session works in, by their URIs."""
     user: str | None = None
     hint: str | None = None
     stored: bool | None = None
@@ -142,6 +148,8 @@ class Turn:
     is_instructed: bool = False
     idempotency_key: str | None = None
     body_digest: str | None = None
+    brought: dict[Hashable, tuple[Item, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """What its items name of MCP servers, as far as it has been read; see `attach`."""
     request_items: RequestItems = field(init=False, repr=False, compare=False)
     """The items as matching and splicing look at them."""
 
@@ -152,6 +160,11 @@ class Turn:
     def instructions(self) -> tuple[Item, ...]:
         """What instructs the model for this answer alone."""
         return self.items[: self.is_instructed]
+
+    @property
+    def names_offers(self) -> bool:
+        """Whether it names something of an MCP server, which may take its time."""
+        return any(source_of(item) is not None for item in self.items)
 
     @property
     def is_stored(self) -> bool:

@@ -163,6 +163,8 @@ class RoundReader:
 
     def _without_owed(self, text: str) -> str:
         """What of a text is the model's: white space between the two may be told with the model's words."""
+        if not self._owed:
+            return text
         owed = self._owed if text[:1] == self._owed[:1] else self._owed.lstrip()
         same = takewhile(lambda pair: pair[0] == pair[1], zip(owed, text, strict=False))
         own = text[: sum(1 for _ in same)]

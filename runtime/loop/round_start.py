@@ -1,6 +1,6 @@
 """The start of a round: what the model is held to, what it reads, and who reads what it says. Only `prepare` waits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +9,7 @@ from tenuto.runtime.engine.messages import Reading, Round
 from tenuto.runtime.engine.stops import StopStrings
 from tenuto.runtime.loop.constraints import prepare
 from tenuto.runtime.loop.engine_client import Place
+from tenuto.runtime.loop.expectations import Tool
 from tenuto.runtime.loop.ledgers import Prompt
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.open_round import OpenRound
@@ -18,9 +19,15 @@ from tenuto.runtime.loop.services import Services
 from tenuto.runtime.loop.text import TextStream
 from tenuto.runtime.loop.unfinished import Said
 from tenuto.sessions.items import ToolSpec
+from tenuto.sessions.priority import Priority
 from tenuto.sessions.session import Session
 
 NOTHING_SAID = Said()
+
+
+def sequence_of(session: Session, model: Model) -> str:
+    """The name of a session's sequence at a model's engine."""
+    return f"{session.uid}/{model.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +42,22 @@ class RoundStarter:
     @property
     def sequence(self) -> str:
         """The name of the leg's sequence at its model's engine."""
-        return f"{self.session.uid}/{self.model.id}"
+        return sequence_of(self.session, self.model)
 
     @property
     def _codec(self) -> Codec:
         return self.run.options.codec_of(self.model.codec)
+
+    @property
+    def _priority(self) -> Priority:
+        """What the request says, else whether somebody waits for the answer."""
+        by_itself = Priority.BACKGROUND if self.run.leg.is_alone else Priority.INTERACTIVE
+        return self.run.options.priority or by_itself
+
+    def expect_results(self, tools: Iterable[Tool | None]) -> None:
+        """Tell the engine when the results of calls are expected that are about to be made at once."""
+        expected = self.services.expectations.of_calls(tool for tool in tools if tool is not None)
+        self.model.engine.expect(self.sequence, expected.seconds, expected.spread_s)
 
     async def prepare(self, found: Sequence[ToolSpec], *, is_last: bool) -> None:
         """Compile beside the event loop what a round will need that may call what searches have found."""
@@ -65,10 +83,7 @@ class RoundStarter:
         text = TextStream(codec, StopStrings(options.stop))
         parser = codec.parser(calls=calls, tools=known)
         reader = RoundReader(run, len(run.rounds) + 1, parser, text, codec.reasoning_watch(), clients)
-        prefill = options.prefill_of(reader.round)
-        begun = () if prefill is None else codec.begun_with(prefill.text)
-        if prefill is not None:
-            reader.begin(prefill, begun)
+        begun = self._read_prefill(reader)
         reader.replay(said)
         round = Round(
             max_tokens=tokens,
@@ -93,8 +108,19 @@ class RoundStarter:
             whole=partial(prompt.all_tokens, self.session.ledgers),
             said=said.tokens,
             pieces=prompt.pieces,
+            kept_as=self.session.uid if self.session.stored else "",
+            priority=self._priority,
         )
         return opened, reader
+
+    def _read_prefill(self, reader: RoundReader) -> tuple[int, ...]:
+        """Read what of the turn its client has written; its tokens, for what holds and reads the round."""
+        prefill = self.run.options.prefill_of(reader.round)
+        if prefill is None:
+            return ()
+        begun = self._codec.begun_with(prefill.text)
+        reader.begin(prefill, begun)
+        return begun
 
     def _named(self, prompt: Prompt) -> int:
         ledger = self.session.ledgers.get(prompt.fingerprint)

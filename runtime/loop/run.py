@@ -1,7 +1,6 @@
 """A run while it is in memory: its record, the feed of its events, and its present leg. Event-loop thread only.
 
-A leg goes from the run's start, or from the answer to a pause, to the next pause or the end. The feed goes on over all
-of them; a request follows one.
+A leg goes from the run's start, or from the answer to a pause, to the next pause or the end. The feed is of all legs.
 """
 
 import logging
@@ -18,18 +17,17 @@ from tenuto.runtime.engine.messages import RoundUsage
 from tenuto.runtime.loop import answer as answers
 from tenuto.runtime.loop import told
 from tenuto.runtime.loop.event_feed import EventFeed
-from tenuto.runtime.loop.events import Answer, RunDone, RunEvent, RunPaused
+from tenuto.runtime.loop.events import LAST, Answer, RunDone, RunEvent, RunPaused
 from tenuto.runtime.loop.leg_state import LegState
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.pending import PendingCall
+from tenuto.runtime.loop.sample_figures import RunSamples
 from tenuto.sessions.blobs import Shared
 from tenuto.sessions.changes import AddSampled, AddTold
 from tenuto.sessions.records import LegEnd, LegRecord, PauseRecord, RunRecord, RunStatus
 
 logger = logging.getLogger(__name__)
 
-_NUMBERS_A_SECOND = 1_000_000
-"""More than a run can tell, so that those that were told end before those that are told again begin."""
 STOP_S = 60.0
 """How long a run may take to stop: a step of its model, and its tools to hear of the cancel."""
 
@@ -47,6 +45,7 @@ class Run:
     tool_rounds: int = 0
     ledger_tokens: int = 0
     rounds: list[RoundUsage] = field(default_factory=list)
+    samples: RunSamples = field(default_factory=RunSamples)
     computed_before: int = 0
     """How many of the prompt's tokens had a cache before the run began."""
     cancelling: bool = False
@@ -135,13 +134,14 @@ class Run:
             answers.restore(self.leg.answer, self.record.answer or {})
         except (ValueError, TypeError, AttributeError):
             logger.warning("the answer of run %s was stored by another version and cannot be shown", self.id)
-        self._feed.renumber(int(at * _NUMBERS_A_SECOND), answers.events_of(self.leg.answer, self.rounds))
+        self._feed.renumber(at, answers.events_of(self.leg.answer, self.rounds))
         if last is not None:
             self.emit(last)
 
     def _take_figures(self, kept: dict[str, Any]) -> None:
         self.rounds = [answers.usage_from_json(entry) for entry in kept.get("rounds", [])]
         self.ledger_tokens, self.tool_rounds = kept.get("ledger_tokens", 0), kept.get("tool_rounds", 0)
+        self.samples.restore(kept)
 
     @property
     def request_rounds(self) -> list[RoundUsage]:
@@ -181,7 +181,6 @@ class Run:
         else:
             first, answer = self.leg.first_round, answers.gone_on(self.leg.answer, leg_id)
         start = len(self._feed)
-        is_claimed = of_request and not is_detached
         self.leg = LegState(
             answer,
             first,
@@ -190,7 +189,7 @@ class Run:
             kept=start,
             is_detached=is_detached,
             scope=scope,
-            is_claimed=is_claimed,
+            is_claimed=of_request and not is_detached,
             grace_s=grace_s,
         )
         if is_detached:
@@ -213,7 +212,7 @@ class Run:
         """Tell everybody who follows the run; of a leg that is detached, once the event has been kept."""
         self._feed.append(event)
         self.leg.take(event)
-        if isinstance(event, RunPaused | RunDone):
+        if isinstance(event, LAST):
             self.leg.close(len(self._feed))
             self._feed.release()
             self._feed.pack()
@@ -248,10 +247,8 @@ class Run:
         self.leg.has_come_further()
         self._feed.tell(place)
 
-    def leg_end(self, record: RunRecord, until: int, event: RunPaused | RunDone) -> LegEnd:
-        """How the present leg ends with the run's record as it will be; the session will have so many items."""
-        ended = answers.copied(self.leg.answer)
-        answers.gather(ended, event)
+    def leg_end(self, record: RunRecord, until: int, answer: Answer) -> LegEnd:
+        """How the present leg ends, with the record and answer as they will be; the session will have so many items."""
         return LegEnd(
             run_id=self.id,
             session_uid=record.session_uid,
@@ -259,7 +256,7 @@ class Run:
             status=record.status,
             ended_at=record.updated_at,
             usage=record.usage,
-            answer=answers.end_to_json(ended),
+            answer=answers.end_to_json(answer),
         )
 
     def drop_cut_calls(self) -> None:
@@ -270,17 +267,17 @@ class Run:
         """Note for the client that what looked like a call was none."""
         answers.with_broken_call(self.leg.answer, event)
 
-    def answer_at(self, event: RunPaused | RunDone) -> dict[str, Any]:
-        """The answer's stored form as it will be when the leg has ended so."""
+    def answer_at(self, event: RunPaused | RunDone) -> Answer:
+        """The answer as it will be when the leg has ended so."""
         ended = answers.copied(self.leg.answer)
         answers.gather(ended, event)
-        return answers.answer_to_json(ended)
+        return ended
 
     def usage_json(self) -> dict[str, Any]:
         """The stored form of the figures."""
-        rounds = [answers.usage_to_keep(usage) for usage in self.rounds]
+        figures = {"rounds": [answers.usage_to_keep(usage) for usage in self.rounds], **self.samples.dump()}
         first = {"first_round": self.leg.first_round} if self.leg.first_round > 1 else {}
-        return {"rounds": rounds, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds, **first}
+        return {**figures, "ledger_tokens": self.ledger_tokens, "tool_rounds": self.tool_rounds, **first}
 
     def leave(self) -> None:
         """Nobody works on the present leg any more, and no end is told: whoever follows it may read it again later."""
@@ -319,6 +316,10 @@ class Run:
         """
         place = (leg or self.leg).start if after is None else self._feed.place_after(after)
         return self._feed.follow(place, lambda: self._end_of(leg))
+
+    def batches(self, leg: LegState) -> AsyncIterator[list[RunEvent]]:
+        """The events of a leg, those together that are there together."""
+        return self._feed.batches(leg.start, lambda: self._end_of(leg))
 
     def told(self, leg: LegState) -> list[RunEvent]:
         """The events of a leg that have been told so far."""

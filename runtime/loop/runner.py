@@ -17,12 +17,13 @@ from tenuto.runtime.loop.decisions import Decision
 from tenuto.runtime.loop.embeddings import Embeddings
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
+from tenuto.runtime.loop.kept_caches import KeptCaches
 from tenuto.runtime.loop.kept_legs import KeptLegs
 from tenuto.runtime.loop.legs import Legs
 from tenuto.runtime.loop.models import EmbeddingModel
 from tenuto.runtime.loop.owners import Owners
 from tenuto.runtime.loop.past_leg import PastLeg
-from tenuto.runtime.loop.port import EngineHealth, LoopHealth, LoopPort, Progress
+from tenuto.runtime.loop.port import LoopHealth, LoopPort
 from tenuto.runtime.loop.raw import RawRequest, RawRun, RawRuns
 from tenuto.runtime.loop.recovery import Recovery
 from tenuto.runtime.loop.requests import KeepAs, Turn
@@ -44,7 +45,7 @@ from tenuto.sessions.tokens import Tokens
 from tenuto.tools.approvals import Permission
 from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested, RequestedServer
-from tenuto.tools.spec import CallContext, ToolResult
+from tenuto.tools.spec import Caller, ToolResult
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +68,9 @@ class Runner(LoopPort):
         self.registry = services.registry
         self.watchers: list[Callable[[Run], None]] = []
         """Told whenever a run has begun to wait or has ended."""
-        self._services = services
-        self._store = services.store
+        self._services, self._store = services, services.store
         self._defaults = defaults
-        self._runs = Runs(services)
+        self._runs = Runs(services, self.watchers)
         self._raw = RawRuns(services.models)
         self._embeddings = Embeddings(services.models)
 
@@ -79,7 +79,7 @@ class Runner(LoopPort):
         services, runs = self._services, self._runs
         self._group = group = await anyio.create_task_group().__aenter__()
         self._owners = Owners(group)
-        self._sessions = Sessions(services, runs, self._owners, self._release)
+        self._sessions = Sessions(services, runs, self._owners, KeptCaches(services.models, services.caches_on_disk))
         self._legs = Legs(services, runs, group, self._defaults.max_runs, self.watchers)
         self._kept = KeptLegs(services, runs, self._owners)
         self._conversations = Conversations(services, runs, self._owners, self._sessions)
@@ -126,7 +126,7 @@ class Runner(LoopPort):
         return LoopHealth(
             is_draining=self._legs.is_closed,
             store_trouble=self._store.trouble,
-            engines={id: EngineHealth(one.is_alive, one.silent_s, one.status) for id, one in engines.items()},
+            engines={id: engine.health for id, engine in engines.items()},
             working=len(self._runs.working()),
             waiting=self._runs.waiting(),
             sessions=self.directory.in_memory,
@@ -159,9 +159,10 @@ class Runner(LoopPort):
         decide = partial(self._turns.decide, principal, pause_id, said, keep_as, requested)
         return await self.models.with_loaded(decide, principal.id)
 
-    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply, keep_as: KeepAs | None = None) -> Run:
         """Answer a question; its run goes on."""
-        return await self.models.with_loaded(partial(self._turns.answer, principal, pause_id, reply), principal.id)
+        answer = partial(self._turns.answer, principal, pause_id, reply, keep_as)
+        return await self.models.with_loaded(answer, principal.id)
 
     async def questions(self, principal: Principal) -> list[PauseRecord]:
         """What the principal's runs ask a person."""
@@ -307,7 +308,7 @@ class Runner(LoopPort):
         principal: Principal,
         name: str,
         arguments: dict[str, Any],
-        progress: Progress | None = None,
+        caller: Caller,
         *,
         approved: bool = False,
     ) -> ToolResult:
@@ -315,7 +316,7 @@ class Runner(LoopPort):
         decision = self._services.policy.decide_direct(name, has_word=principal.is_person or approved)
         if decision.permission is not Permission.AUTO:
             return ToolResult(decision.reason, is_error=True)
-        context = CallContext(principal.id, None, None, new_call_id(), progress)
+        context = caller.context(principal.id, new_call_id())
         try:
             return await self.registry.call(name, arguments, context)
         except (ToolFailed, ServerUnreachable) as error:
@@ -344,7 +345,3 @@ class Runner(LoopPort):
         await self.directory.tidy()
         await self._sessions.expire()
         await self._store.sweep()
-
-    def _release(self, uid: str) -> None:
-        for model in self.models.list():
-            model.engine.release(f"{uid}/{model.id}")

@@ -1,7 +1,7 @@
 """The runs of this process: one object for each, found in memory or read from the store, and closed while they wait."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -32,6 +32,7 @@ from tenuto.sessions.records import (
 )
 from tenuto.sessions.rounds import outstanding
 from tenuto.sessions.session import Session
+from tenuto.sessions.watchers import notify
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class Runs:
     follows their events. Everything else is read from the store, and is one object for as long as anybody has it.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, services: Services, watchers: Sequence[Callable[[Run], None]] = ()) -> None:
+        self._services, self._watchers = services, watchers
         self._store = services.store
         self._models = services.models
         self._open: dict[str, Run] = {}
@@ -265,6 +266,7 @@ class Runs:
         run.emit(RunDone(record.status, record.stop_reason or "", record.error))
         self.settle(run)
         self._services.metrics.observe_run(run.model, record.status.value, record.updated_at - record.created_at)
+        notify(self._watchers, run)
 
     async def _fitted(self, run: Run, session: Session, results: list[ToolResultItem]) -> list[ToolResultItem]:
         """What the model gets to read of each result, where it is loaded and the run's options can be read."""
@@ -274,7 +276,7 @@ class Runs:
             return results
         if model is None:
             return results
-        codec = await with_variables(model.codec, options.variables)
+        codec = options.codec_of(await with_variables(model.codec, options.variables))
         ledger = session.ledgers.get(fingerprint(codec, options.tools))
         used = 0 if ledger is None else len(ledger.tokens)
         fitted, _ = await fit_all(model.codec, results, model.context - used)

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
+from tenuto.runtime.loop.expectations import Expectations
 from tenuto.runtime.loop.held_calls import HeldCalls
 from tenuto.runtime.loop.models import Models
 from tenuto.runtime.loop.policy import Policy
@@ -14,6 +16,7 @@ from tenuto.sessions.directory import Directory
 from tenuto.sessions.storage.store import Store
 from tenuto.tools.egress import Egress
 from tenuto.tools.host.requested import RequestedServers
+from tenuto.tools.offering import Offering
 from tenuto.tools.registry import Registry
 
 
@@ -41,3 +44,8 @@ class Services:
     shared_prefixes: SharedPrefixes = field(default_factory=SharedPrefixes)
     requested: RequestedServers = field(default_factory=partial(RequestedServers, Egress.OFF))
     held: HeldCalls = field(default_factory=HeldCalls)
+    expectations: Expectations = field(default_factory=Expectations)
+    offering: Offering = field(default_factory=Offering)
+    """What the configured servers have besides tools."""
+    caches_on_disk: Path | None = None
+    """Where engines keep caches over restarts; None: nowhere."""

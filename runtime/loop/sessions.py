@@ -1,7 +1,6 @@
 """What is done with sessions and with runs that do not work, each as a command to the session's owner."""
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ import anyio
 
 from tenuto.errors import NotFound, Overloaded, RunUnreadable, SessionBusy, SessionDamaged, StoreFailed
 from tenuto.runtime.loop.intake import Found
+from tenuto.runtime.loop.kept_caches import KeptCaches
 from tenuto.runtime.loop.owners import Key, Owners
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.loop.run import STOP_S, Run
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 class Sessions:
     """The commands. Event-loop thread only; whoever calls them may leave, and what has begun comes to its end.
 
-    `release` is told the uid of each session that is gone, of which no model keeps anything then.
+    `caches` are told of each session that is gone, of which no model keeps anything then.
     """
 
-    def __init__(self, services: Services, runs: Runs, owners: Owners, release: Callable[[str], None]) -> None:
+    def __init__(self, services: Services, runs: Runs, owners: Owners, caches: KeptCaches) -> None:
         self._directory, self._clock = services.directory, services.clock
         self._store, self._runs, self._owners = services.store, runs, owners
-        self._release = release
+        self._caches = caches
 
     async def fetch(self, principal: str, id: str) -> Session | None:
         """A session, to be read."""
@@ -89,19 +89,29 @@ class Sessions:
                 await self._close_unkept(old)
         replaced = await self._directory.install(session)
         if replaced is not None:
-            self._release(replaced)
+            await self._caches.forget_in_time(replaced)
 
     async def delete(self, principal: str, id: str) -> None:
-        """Delete a session, also one that cannot be read; its open run is cancelled first. Raises NotFound."""
+        """Delete a session, also one that cannot be read; its open run is cancelled first.
+
+        Raises:
+            NotFound: there is none.
+            StoreFailed: it is still there, or something of it is.
+        """
         await self._owners.ask((principal, id), partial(self._delete, principal, id))
 
     async def _delete(self, principal: str, id: str) -> None:
+        session: Session | None = None
         with suppress(SessionDamaged, NotFound):
             session = await self._directory.get(principal, id)
             if session is not None and session.open_run is not None:
                 with suppress(StoreFailed):  # an end that cannot be kept goes with the session
                     await self._cancel(session.open_run)
-        self._release(await self._directory.delete(principal, id))
+        if session is not None and not session.stored:
+            self._caches.release(session.uid)
+        elif (uid := session.uid if session is not None else await self._store.uid(principal, id)) is not None:
+            await self._caches.forget(uid)  # before: who is told that it is gone is told so of all
+        await self._directory.delete(principal, id)
         self._runs.forget(principal, id)
 
     async def cancel(self, run: Run) -> Run:
@@ -138,7 +148,7 @@ class Sessions:
             logger.warning("session %r, whose time is over, could not be deleted: %s", key[1], failure)
             return
         if uid is not None:
-            self._release(uid)
+            await self._caches.forget_in_time(uid)
             gone.append(key)
 
     async def close_overdue(self) -> None:

@@ -11,7 +11,8 @@ from tenuto.pipelines.base import Codec
 from tenuto.sessions.items import Item, SystemItem, ToolSpec, UserItem
 from tenuto.sessions.ledger import Ledger
 
-Sharing = Literal["none", "system"]
+Sharing = Literal["none", "system", "all"]
+"""`all` is the engine's to carry out."""
 
 _KNOWN_BLOCKS = 64
 _ANYTHING = (UserItem("a"), UserItem("b"))
@@ -30,7 +31,7 @@ class SharedPrefixes:
 
         `items` are those of the session, whose first ones the ledger covers; `tools` are what it was rendered with.
         """
-        if self.sharing == "none" or not items:
+        if self.sharing != "system" or not items:
             return 0
         leading = sum(1 for _ in takewhile(lambda item: isinstance(item, SystemItem), items))
         if leading:

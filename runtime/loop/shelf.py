@@ -78,11 +78,21 @@ class Shelf(Protocol):
     def known(self) -> Sequence[Known]:
         """All of them, those that were named first, in order."""
 
+    def named(self) -> Sequence[Known]:
+        """Those that were named when the server was started, in order. Reads nothing from the disk."""
+
     def find(self, id: str) -> Known | None:
         """One of them."""
 
     def loaded(self, id: str) -> AnyModel | None:
         """A model that is loaded and takes requests."""
+
+    def living(self) -> Sequence[AnyModel]:
+        """All versions that have an engine, also those that take no requests any more; not those that are freed now."""
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether engines are being ended."""
 
     def standings(self) -> Sequence[Standing]:
         """Where each model stands, in the order of `known`."""
@@ -135,6 +145,10 @@ class Fixed:
         """All of them."""
         return [*self._known.values()]
 
+    def named(self) -> Sequence[Known]:
+        """All of them."""
+        return self.known()
+
     def find(self, id: str) -> Known | None:
         """One of them."""
         return self._known.get(id)
@@ -142,6 +156,15 @@ class Fixed:
     def loaded(self, id: str) -> AnyModel | None:
         """One of them."""
         return self._models.get(id)
+
+    def living(self) -> Sequence[AnyModel]:
+        """All of them."""
+        return [*self._models.values()]
+
+    @property
+    def is_freeing(self) -> bool:
+        """None is freed."""
+        return False
 
     def standings(self) -> Sequence[Standing]:
         """All of them are loaded."""

@@ -49,6 +49,8 @@ class TextStream:
 
     def push(self, text: str) -> Shown:
         """Text has come; gives what may be shown now."""
+        if not self._waiting and not self._begun:  # no logprobs are asked for
+            return Shown(self._stops.push(text))
         if self._waiting:
             self._begin_tokens(text)
         return self._show(self._stops.push(text))

@@ -18,10 +18,12 @@ from tenuto.runtime.loop.events import (
     RunDone,
     RunEvent,
     RunPaused,
+    ServerSampled,
     TextAdded,
     TextLogprob,
     ToolCalling,
     ToolReturned,
+    ToolTold,
 )
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.questions import Question
@@ -62,10 +64,12 @@ def _entry(event: RunEvent) -> list[Any]:
             return ["call", event.round, event.index, event.call_id, event.name]
         case ClientCallArguments():
             return ["arguments", event.round, event.index, event.text]
-        case ToolCalling():
-            return ["calling", event.round, _call(event.call)]
-        case ToolReturned():
-            return ["returned", event.round, _call(event.call), str(event.status), event.result]
+        case ToolCalling() | ToolReturned() | ToolTold():
+            return _tool_entry(event)
+        case ServerSampled():
+            calls = [_call(call) for call in event.calls]
+            facts = [event.round, event.call_id, event.server, event.asked, event.text]
+            return ["sampled", *facts, calls, usage_to_keep(event.usage)]
         case RoundEnded():
             return ["round", event.round, usage_to_keep(event.usage)]
         case RunPaused():
@@ -76,6 +80,17 @@ def _entry(event: RunEvent) -> list[Any]:
             return ["done", event.status.value, str(event.stop_reason), event.error, event.error_code]
         case _:
             assert_never(event)
+
+
+def _tool_entry(event: ToolCalling | ToolReturned | ToolTold) -> list[Any]:
+    match event:
+        case ToolCalling():
+            return ["calling", event.round, _call(event.call)]
+        case ToolReturned():
+            return ["returned", event.round, _call(event.call), str(event.status), event.result]
+        case ToolTold():
+            said = [event.text, event.done, event.total, event.level]
+            return ["told", event.round, event.call_id, event.name, *said]
 
 
 def _events(entry: Sequence[Any]) -> list[RunEvent]:
@@ -103,6 +118,12 @@ def _event(kind: str, values: Sequence[Any]) -> RunEvent:
         case "returned":
             round, call, status, result = values
             return ToolReturned(round, ToolCall(*call), status, result)
+        case "told":
+            return ToolTold(*values)
+        case "sampled":
+            round, call_id, server, asked, text, calls, usage = values
+            made = tuple(ToolCall(*call) for call in calls)
+            return ServerSampled(round, call_id, server, asked, text, made, usage_from_json(usage))
         case "round":
             return RoundEnded(values[0], usage_from_json(values[1]))
         case "paused":

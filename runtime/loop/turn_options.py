@@ -1,7 +1,7 @@
 """From a turn to what its run is held to: defaults resolved, tools chosen, and what is left out of account told."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -9,10 +9,12 @@ from tenuto.errors import InvalidRequest
 from tenuto.pipelines.base import ToolChoice
 from tenuto.runtime.loop import variables
 from tenuto.runtime.loop.constraints import check_bias, constrained
+from tenuto.runtime.loop.instructions import told
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.options import RunOptions
 from tenuto.runtime.loop.requests import LeftOut, Turn
 from tenuto.runtime.loop.tool_room import ToolRoom
+from tenuto.runtime.loop.tool_search import server_of
 from tenuto.runtime.loop.toolset import can_search, default_tools, select, whole_servers
 from tenuto.sessions.blobs import TOOLS
 from tenuto.sessions.items import Item, ToolResultItem, ToolSpec, UserItem
@@ -83,6 +85,13 @@ class TurnOptions:
             variables=chosen,
             thinking_budget=turn.reasoning.budget,
             prefill=turn.prefill,
+            priority=turn.priority,
+            roots=turn.roots,
+            instructions=told(
+                self.server_instructions(session),
+                {*deferred, *(server_of(each.name) for each in toolset.tools if each.name not in toolset.client)},
+                model.context,
+            ),
             miss_reason=miss_reason,
             left_out=tuple(left_out),
         )
@@ -90,11 +99,10 @@ class TurnOptions:
     async def _deferred(self, turn: Turn, model: Model, offered: Sequence[ToolSpec]) -> tuple[str, ...]:
         """The servers whose tools the model is to search for: of those that are the turn's with all their tools."""
         rounds = _given(turn.limits.max_tool_rounds, self.defaults.max_tool_rounds)
-        may_search = "tools" in model.capabilities and rounds >= _SEARCHED and can_search(turn.tools)
-        if not may_search or self.defaults.tool_share >= 1:
+        if self.defaults.tool_share >= 1 or rounds < _SEARCHED or not can_search(turn.tools):
             return ()
         whole = whole_servers(turn.tools, offered, self.defaults.default_tools)
-        if len(whole) <= _SMALL_SET:
+        if len(whole) <= _SMALL_SET or "tools" not in model.capabilities:
             return ()
         return await self._room.crowding(model.codec, whole, int(model.context * self.defaults.tool_share))
 
@@ -103,6 +111,10 @@ class TurnOptions:
         if session.server_tools is not None:
             return session.server_tools
         return TOOLS.of(tuple(exported.spec for exported in self.registry.list())).value
+
+    def server_instructions(self, session: Session) -> Mapping[str, str]:
+        """What the servers said of their tools then."""
+        return self.registry.instructions() if session.server_tools is None else session.server_instructions
 
 
 def _requested(requested: Requested | None, tools: Sequence[ToolSpec]) -> tuple[tuple[str, str], ...]:
@@ -141,6 +153,7 @@ def without_default_tools(options: RunOptions, turn: Turn, reason: str) -> RunOp
         options,
         tools=(),
         deferred=(),
+        instructions="",
         unenforced=tuple(each for each in options.unenforced if each.what != "tools"),
         left_out=(*options.left_out, LeftOut("tools", reason.format(len(options.tools)))),
     )
@@ -161,9 +174,9 @@ def _unseen(items: Iterable[Item], model: Model) -> list[LeftOut]:
     reads = model.codec.info.modalities
     carrying = (item for item in items if isinstance(item, UserItem | ToolResultItem))
     unseen = Counter(one.kind for item in carrying for one in item.attachments if one.kind not in reads)
-    told = ", ".join(sorted(reads, key=lambda kind: (kind != "text", kind)))
+    read = ", ".join(sorted(reads, key=lambda kind: (kind != "text", kind)))
     return [
-        LeftOut(kind, f"the model reads {told}; a note stands in place of {count} in the conversation")
+        LeftOut(kind, f"the model reads {read}; a note stands in place of {count} in the conversation")
         for kind, count in unseen.items()
     ]
 

@@ -9,7 +9,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from tenuto.errors import InvalidRequest, NotFound
+from tenuto.runtime.loop import attach
 from tenuto.runtime.loop.amounts import DIGESTED
+from tenuto.runtime.loop.attach import Unread
 from tenuto.runtime.loop.decisions import Decision, decide
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.inputs import answer, withdraw
@@ -35,6 +37,7 @@ from tenuto.tools.asking import Reply
 from tenuto.tools.host.requested import Requested
 
 F = TypeVar("F", bound=Follower | Found | None)
+W = TypeVar("W")
 
 GRACE_S = 60.0
 """How long a request with an Idempotency-Key goes on after its client has gone: clients that retry come sooner."""
@@ -72,8 +75,12 @@ class Turns:
 
     async def preview(self, turn: Turn) -> Tokens:
         """The tokens that the model would read of a turn."""
-        model = self._models.find(turn.model)
+        self._models.find(turn.model)
         await _read(turn)
+        return await self._with_named(turn, partial(self._preview, turn))
+
+    async def _preview(self, turn: Turn) -> Tokens:
+        model = self._models.find(turn.model)
         if turn.after is not None:
             return await self._intake.preview(turn, model, await self._after(turn, turn.after))
         if turn.session_id is None:
@@ -107,14 +114,15 @@ class Turns:
         work = partial(self._decide, principal.id, run.id, answer)
         return await self._owners.ask((principal.id, run.session_id), work)
 
-    async def answer(self, principal: Principal, pause_id: str, reply: Reply) -> Run:
+    async def answer(self, principal: Principal, pause_id: str, reply: Reply, keep_as: KeepAs | None = None) -> Run:
         """Answer a question; its run goes on. Raises NotFound and what `answer` of `inputs` does."""
         self._legs.check_open(principal.id)
         pause = await self._runs.pause(pause_id)
         if pause is None or pause.principal != principal.id or pause.reason is not PauseReason.INPUT:
             raise NotFound("question", pause_id)
         run = await self._runs.find(pause.run_id, principal.id)
-        work = partial(self._decide, principal.id, run.id, partial(answer, pause_id=pause_id, reply=reply))
+        answered = partial(answer, pause_id=pause_id, reply=reply, keep_as=keep_as)
+        work = partial(self._decide, principal.id, run.id, answered)
         return await self._owners.ask((principal.id, run.session_id), work)
 
     async def withdraw(self, run_id: str) -> None:
@@ -152,6 +160,24 @@ class Turns:
             return None
 
     async def _start(self, turn: Turn) -> Follower:
+        self._models.find(turn.model)
+        self._legs.check_open(turn.principal.id)
+        return await self._with_named(turn, partial(self._begin, turn))
+
+    async def _with_named(self, turn: Turn, work: Callable[[], Awaitable[W]]) -> W:
+        """Do something with a turn, with what it names of MCP servers at hand.
+
+        That is read while nothing is held: a server may take its time, and what a session has is not read again.
+        """
+        named = attach.named_last(turn.items)
+        while True:
+            await attach.read(self._services.offering, turn.principal.id, named, turn.brought)
+            try:
+                return await work()
+            except Unread as unread:
+                named = list(unread.named)
+
+    async def _begin(self, turn: Turn) -> Follower:
         model = self._models.find(turn.model)
         self._legs.check_open(turn.principal.id)
         if turn.after is not None:

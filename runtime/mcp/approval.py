@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.loop.events import RunPaused
+from tenuto.runtime.mcp import questions
 from tenuto.runtime.mcp.server_base import Context
 from tenuto.sessions.records import PauseReason
 from tenuto.tools.registry import Exported
@@ -122,14 +123,12 @@ class CallQuestion:
 
     async def ask(self, context: Context) -> FormAnswer | None:
         """As `ask` does."""
-        reply = await context.session.elicit_form(self._text, _CALL_FORM, related_request_id=context.request_id)
-        return decision(reply)
+        return decision(await questions.ask(context, self._form))
 
     def put(self) -> t.InputRequiredResult:
         """As `question` does."""
-        params = t.ElicitRequestFormParams(message=self._text, requested_schema=_CALL_FORM)
         return t.InputRequiredResult(
-            input_requests={_ANSWER: t.ElicitRequest(params=params)}, request_state=self._digest
+            input_requests={_ANSWER: t.ElicitRequest(params=self._form)}, request_state=self._digest
         )
 
     def answered(self, params: t.CallToolRequestParams) -> FormAnswer | None:
@@ -146,8 +145,9 @@ class CallQuestion:
         return decision(reply)
 
     @property
-    def _text(self) -> str:
-        return f"A program wants to call {self.name} with {json.dumps(self.arguments, ensure_ascii=False)}"
+    def _form(self) -> t.ElicitRequestFormParams:
+        asked = f"A program wants to call {self.name} with {json.dumps(self.arguments, ensure_ascii=False)}"
+        return t.ElicitRequestFormParams(message=asked, requested_schema=_CALL_FORM)
 
     @property
     def _digest(self) -> str:

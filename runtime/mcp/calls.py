@@ -4,9 +4,11 @@ The SDK validates no arguments and tells clients of the older protocol the text 
 arguments are checked, and no exception leaves a call.
 """
 
-import json
 import logging
+import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -15,25 +17,34 @@ from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import InvalidRequest, NotFound, TenutoError
 from tenuto.runtime.loop.decisions import DENIED
-from tenuto.runtime.loop.events import Answer, RunPaused
+from tenuto.runtime.loop.events import Answer
 from tenuto.runtime.loop.follower import Follower
-from tenuto.runtime.loop.held_calls import PAUSE as QUESTION
 from tenuto.runtime.loop.port import LoopPort
-from tenuto.runtime.loop.requests import Turn
-from tenuto.runtime.mcp import approval, chat, exported, handles, questions
+from tenuto.runtime.loop.requests import KeepAs, Turn
+from tenuto.runtime.mcp import approval, asking, chat, exported, handles, questions
+from tenuto.runtime.mcp.chat_results import chat_result, success
+from tenuto.runtime.mcp.direct_calls import DirectCalls
 from tenuto.runtime.mcp.gateway import Behind
 from tenuto.runtime.mcp.logs import RunLog, sender, wanted
 from tenuto.runtime.mcp.news import News
 from tenuto.runtime.mcp.own_tools import INPUTS, RUN_RESUME
 from tenuto.runtime.mcp.protocol_errors import expect_json
 from tenuto.runtime.mcp.server_base import CallResult, Context, can_ask, failure
+from tenuto.runtime.mcp.task_answers import TaskCreated, created
+from tenuto.runtime.mcp.task_shapes import TRIED_IN, has_extension, is_modern
+from tenuto.runtime.mcp.tasks import Tasks
 from tenuto.runtime.schema.conversion import told_event
 from tenuto.sessions.principal import Principal
-from tenuto.sessions.records import RunStatus
+from tenuto.sessions.priority import Priority
+from tenuto.tools.registry import Exported
+from tenuto.tools.spec import ToolResult
 from tenuto.tools.validate import without_nulls
 
 logger = logging.getLogger(__name__)
 
+CallAnswer = CallResult | TaskCreated
+MAY_BE_TASKS = (chat.CHAT, RUN_RESUME)
+"""The tools that begin runs, which outlive a call. A call of a server's own tool is none, and ends with its client."""
 GOODBYE_S = 10.0
 """How long a run may take to notice that its client has gone."""
 
@@ -41,22 +52,43 @@ GOODBYE_S = 10.0
 class Calls:
     """The calls of all clients, over one runner. Event-loop thread only."""
 
-    def __init__(self, runner: LoopPort, news: News, behind: Behind, principal_of: Callable[[Any], Principal]) -> None:
-        self._runner, self._news, self._behind, self._principal_of = runner, news, behind, principal_of
+    def __init__(
+        self,
+        runner: LoopPort,
+        news: News,
+        behind: Behind,
+        direct: DirectCalls,
+        principal_of: Callable[[Any], Principal],
+        tasks: Tasks,
+        *,
+        task_after_s: float,
+    ) -> None:
+        self._runner, self._news, self._behind, self._direct = runner, news, behind, direct
+        self._principal_of, self._tasks, self._task_after_s = principal_of, tasks, task_after_s
 
-    async def call(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
-        """Any of them. Whatever goes wrong is a result in words."""
+    async def call(self, context: Context, params: t.CallToolRequestParams) -> CallAnswer:
+        """Any of them. Whatever goes wrong is a result in words, where there is to be a result."""
+        wants_task = _wants_task(context, params)
+        if wants_task and params.name not in MAY_BE_TASKS:
+            raise MCPError(code=t.METHOD_NOT_FOUND, message=f"{params.name[:100]!r} cannot be called as a task")
         try:
+            if wants_task:
+                self._tasks.expect_room(self._principal_of(context.request))
             return await self._dispatch(context, params)
         except MCPError:
             raise
         except TenutoError as exc:
+            if wants_task:
+                raise MCPError(code=t.INVALID_PARAMS, message=f"{exc.code}: {exc}", data=exc.data or None) from exc
             return failure(f"{exc.code}: {exc}", exc.data)
-        except Exception:
+        except Exception as exc:
             logger.exception("the call of %s over MCP failed", params.name)
-            return failure("internal: the call failed inside the server; its log has the details")
+            told = "internal: the call failed inside the server; its log has the details"
+            if wants_task:
+                raise MCPError(code=t.INTERNAL_ERROR, message=told) from exc
+            return failure(told)
 
-    async def _dispatch(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+    async def _dispatch(self, context: Context, params: t.CallToolRequestParams) -> CallAnswer:
         principal = self._principal_of(context.request)
         arguments = params.arguments or {}
         name = params.name
@@ -82,6 +114,8 @@ class Calls:
                 code=t.INVALID_PARAMS, message=f"Unknown tool: {params.name[:100]!r}; tools/list names those there are"
             )
         name = tool.name
+        if (resumed := await self._direct.resumed(context, principal, params)) is not None:
+            return self._readable(tool, resumed)
         if can_ask(context) and self._runner.needs_word(principal, name):
             question = approval.CallQuestion(name, arguments, tool)
             if params.request_state is not None:
@@ -95,33 +129,70 @@ class Calls:
             if not decision.approve:
                 return failure(" ".join(filter(None, (DENIED, decision.message))))
             approved = True
-        report = context.session.report_progress
-        result = await self._runner.call_tool(principal, name, arguments, progress=report, approved=approved)
-        return self._behind.readable(tool, exported.result(result))
+        make = partial(self._runner.call_tool, principal, name, arguments, approved=approved)
+        return self._readable(
+            tool, await self._direct.make(context, principal, params.name, make, partial(self._wanted, principal))
+        )
 
-    async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
+    def _wanted(self, principal: Principal, context: Context) -> frozenset[t.LoggingLevel]:
+        """The levels of messages that the client behind a request wants to read."""
+        return wanted(context, self._news.log_level(principal.id, context))
+
+    def _readable(self, tool: Exported, made: ToolResult | t.InputRequiredResult) -> CallResult:
+        """The result of a call, or what is asked first, as the client reads it."""
+        return self._behind.readable(tool, exported.result(made)) if isinstance(made, ToolResult) else made
+
+    async def _chat(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallAnswer:
         """Answer one turn."""
-        answer = approval.answered(params)
+        answer, patience = approval.answered(params), self._patience(context, params)
         if answer is not None:
-            return await self._answered(context, principal, answer)
-        run = await self._runner.start(self._turn(principal, params.arguments or {}))
-        return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
+            return await self._answered(context, principal, answer, patience)
+        turn = self._turn(principal, params.arguments or {})
+        keep_as = None if patience is None else self._tasks.kept(session_is_named=turn.session_id is not None)
+        run = await self._start(turn, keep_as, is_wanted=_wants_task(context, params))
+        progress = chat.RunProgress(context.session.report_progress)
+        return await self._follow(context, principal, run, progress, patience)
 
-    async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallResult:
+    async def _resume(self, context: Context, params: t.CallToolRequestParams, principal: Principal) -> CallAnswer:
         """Give a run what it waits for, and answer its next leg."""
-        answer = approval.answered(params)
+        answer, patience = approval.answered(params), self._patience(context, params)
         if answer is not None:
-            return await self._answered(context, principal, answer)
-        run = await handles.resume(self._runner, principal, params.arguments or {})
-        return await self._follow(context, principal, run, chat.RunProgress(context.session.report_progress))
+            return await self._answered(context, principal, answer, patience)
+        keep_as = None if patience is None else self._tasks.kept(session_is_named=False)
+        run = await handles.resume(self._runner, principal, params.arguments or {}, keep_as)
+        progress = chat.RunProgress(context.session.report_progress)
+        return await self._follow(context, principal, run, progress, patience)
 
-    async def _answered(self, context: Context, principal: Principal, answer: approval.Answered) -> CallResult:
+    async def _answered(
+        self, context: Context, principal: Principal, answer: approval.Answered, patience: float | None
+    ) -> CallAnswer:
         """Go on with a run after the approval that an earlier call of the same turn asked for."""
-        run = await self._reply(principal, answer.pause_id, answer.reply)
+        keep_as = None if patience is None else self._tasks.kept(session_is_named=False)
+        run = await self._reply(principal, answer.pause_id, answer.reply, keep_as)
         if run is None:
             return failure(f"nothing was decided; the approval {answer.pause_id} is still open")
         progress = chat.RunProgress(context.session.report_progress, first=answer.first, told=answer.last)
-        return await self._follow(context, principal, run, progress)
+        return await self._follow(context, principal, run, progress, patience)
+
+    def _patience(self, context: Context, params: t.CallToolRequestParams) -> float | None:
+        """How long a client waits for the answer of a run before it takes a task; None: it takes none."""
+        if _wants_task(context, params):
+            return 0.0
+        return self._task_after_s if has_extension(context) else None
+
+    async def _start(self, turn: Turn, keep_as: KeepAs | None, *, is_wanted: bool) -> Follower:
+        """Begin a run, which is kept for a task where its session is in the store."""
+        try:
+            priority = Priority.BACKGROUND if is_wanted else None
+            return await self._runner.start(replace(turn, keep_as=keep_as, priority=priority))
+        except InvalidRequest as exc:
+            if exc.param != "background":
+                raise
+            if is_wanted:
+                raise InvalidRequest(
+                    f"the session {turn.session_id!r} is kept in memory only, so there can be no task; call without one"
+                ) from exc
+            return await self._runner.start(turn)
 
     async def _check(self, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
         """Raise InvalidRequest where the arguments do not fit the schema."""
@@ -132,35 +203,47 @@ class Calls:
         return chat.turn(principal, arguments, server_of=self._server_of)
 
     async def _follow(
-        self, context: Context, principal: Principal, run: Follower, progress: chat.RunProgress
-    ) -> CallResult:
-        """Show a run to the client until it ends or waits for what the client cannot be asked for."""
-        levels = wanted(context, self._news.log_level(principal.id, context))
-        log = RunLog(sender(context), levels, told=progress.told)
-        await log.begin(run.id, run.session_id, run.model)
+        self,
+        context: Context,
+        principal: Principal,
+        run: Follower,
+        progress: chat.RunProgress,
+        patience: float | None,
+    ) -> CallAnswer:
+        """Show a run to the client until it ends, waits for what the client cannot be asked, or goes on as a task."""
+        log = RunLog(sender(context), self._wanted(principal, context), told=progress.told)
+        patience_s = math.inf
+        if patience is not None and run.kept is not None:
+            patience_s = patience
+            run.claim()
         while True:
-            answer = await _watch(run, progress, log)
-            asked = _asked(context, answer.pause)
+            answer = await _watch(run, progress, log, patience_s)
+            if answer is None and not self._tasks.admit(principal, run.run):
+                if not is_modern(context):
+                    await run.disconnected()
+                    self._tasks.expect_room(principal)
+                patience_s = math.inf  # it stays a call
+                continue
+            if answer is None:
+                run.let_go()
+                task = await self._tasks.find(principal, await self._tasks.id_of(principal, run.run))
+                return created(context, task)
+            asked = asking.asked(context, answer.pause)
             if answer.pause is None or asked is None:
-                return _chat_result(answer, progress)
+                return chat_result(answer, progress.text, progress.calls)
             if not context.session.can_send_request:
                 return approval.question(answer.pause, asked, first=progress.first or 1, last=progress.last or 0)
             went_on = await self._reply(principal, str(answer.pause.pause_id), await questions.ask(context, asked))
             if went_on is None:
-                return _chat_result(answer, progress)
+                return chat_result(answer, progress.text, progress.calls)
             run = went_on
 
-    async def _reply(self, principal: Principal, pause_id: str, reply: t.ElicitResult) -> Follower | None:
+    async def _reply(
+        self, principal: Principal, pause_id: str, reply: t.ElicitResult, keep_as: KeepAs | None = None
+    ) -> Follower | None:
         """Give a run what a person has answered; None where that decides nothing."""
-        if pause_id.startswith(QUESTION):
-            return Follower(await self._runner.answer(principal, pause_id, questions.reply_of(reply)), claims=True)
-        decision = approval.decision(reply)
-        if decision is None:
-            return None
-        run = await self._runner.decide(
-            principal, pause_id, approve=decision.approve, message=decision.message, remember=decision.remember
-        )
-        return Follower(run, claims=True)
+        run = await asking.go_on(self._runner, principal, pause_id, reply, keep_as)
+        return None if run is None else Follower(run, claims=True)
 
     def _server_of(self, name: str) -> str:
         found = self._runner.registry.find(name)
@@ -169,44 +252,31 @@ class Calls:
         return found.server
 
 
-def _asked(context: Context, pause: RunPaused | None) -> t.ElicitRequestParams | None:
-    """What to ask the person behind the client; None where nothing is asked, or the client cannot ask it."""
-    if pause is not None and pause.question is not None and questions.can_relay(context, pause.question):
-        return questions.elicitation(pause, pause.question)
-    return approval.form(pause) if pause is not None and approval.is_question(pause) and can_ask(context) else None
+def _wants_task(context: Context, params: t.CallToolRequestParams) -> bool:
+    """Whether the call asks for a task: in 2025-11-25 the client decides that, later the server."""
+    return params.task is not None and context.protocol_version == TRIED_IN
 
 
-async def _watch(run: Follower, progress: chat.RunProgress, log: RunLog) -> Answer:
-    """Tell of the run up to its next rest, and give the answer then. If the client goes away, so does the run."""
+async def _watch(run: Follower, progress: chat.RunProgress, log: RunLog, patience_s: float) -> Answer | None:
+    """Tell of the run up to its next rest, and give the answer then. If the client goes away, so does the run.
+
+    None: it takes longer than that.
+    """
     done = False
     try:
-        async for number, event in run.events(progress.last):
-            told = told_event(number, event)
-            await progress.see(told)
-            await log.see(told)
-        await progress.flush()
-        answer = await run.answer()
+        with anyio.move_on_after(patience_s):
+            await log.begin(run.id, run.session_id, run.model)
+            async for number, event in run.events(progress.last):
+                told = told_event(number, event)
+                await progress.see(told)
+                await log.see(told)
+            await progress.flush()
+            answer = await run.answer()
+            done = True
+            return answer
         done = True
-        return answer
+        return None
     finally:
         if not done:
             with anyio.move_on_after(GOODBYE_S, shield=True):
                 await run.disconnected()
-
-
-def success(structured: dict[str, Any], text: str | None = None) -> t.CallToolResult:
-    """A result that programs read as JSON. Where it has a text of its own, the JSON beside it leaves that out."""
-    facts = structured if text is None else {key: value for key, value in structured.items() if key != "text"}
-    blocks = [json.dumps(facts, ensure_ascii=False)] if text is None else [text, json.dumps(facts, ensure_ascii=False)]
-    content: list[t.ContentBlock] = [t.TextContent(type="text", text=block) for block in blocks]
-    return t.CallToolResult(content=content, structured_content=structured)
-
-
-def _chat_result(answer: Answer, progress: chat.RunProgress) -> t.CallToolResult:
-    if answer.status is RunStatus.FAILED:
-        failed = f"{answer.error_code or 'internal'}: {answer.error or 'the run failed'}"
-        return failure(failed, {"run_id": answer.run_id, "session_id": answer.session_id})
-    shown = success(chat.result(answer, progress), progress.text)
-    if (waiting := chat.waiting(answer)) is not None:
-        shown.content.insert(1, t.TextContent(type="text", text=waiting))
-    return shown

@@ -2,14 +2,16 @@
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tenuto.errors import InvalidRequest
 from tenuto.pipelines.sampling_defaults import AskedSampling
+from tenuto.runtime.http.body import validate
 from tenuto.runtime.loop.events import Answer, RunPaused
 from tenuto.runtime.loop.requests import Limits, SessionMode, ToolSelection, Turn
-from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolReturned
+from tenuto.runtime.schema.events import Event, TextAdded, ToolCalling, ToolReturned, ToolTold
+from tenuto.runtime.schema.mcp_parts import McpPart, named_items
 from tenuto.sessions import ids
 from tenuto.sessions.items import AssistantItem, Item, SystemItem, ToolCall, ToolResultItem, ToolSpec, UserItem
 from tenuto.sessions.principal import Principal
@@ -35,6 +37,24 @@ _CALL = {
     "properties": {"id": {"type": "string"}, "name": {"type": "string"}, "arguments": {"type": "string"}},
     "required": ["id", "name", "arguments"],
 }
+_ATTACH = {
+    "type": "array",
+    "maxItems": 64,
+    "items": {
+        "type": "object",
+        "properties": {
+            "type": {"enum": ["mcp_resource", "mcp_prompt"]},
+            "server": {"type": "string"},
+            "uri": {"type": "string"},
+            "name": {"type": "string"},
+            "arguments": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "required": ["type"],
+        "additionalProperties": False,
+    },
+    "description": "What comes before the message: resources of the servers behind, as {type: mcp_resource, uri:"
+    " mcp://SERVER/URI}, and prompts of theirs, as {type: mcp_prompt, server, name, arguments}.",
+}
 _MESSAGE = {
     "type": "object",
     "properties": {
@@ -43,6 +63,7 @@ _MESSAGE = {
         "tool_calls": {"type": "array", "items": _CALL},
         "tool_call_id": {"type": "string"},
         "is_error": {"type": "boolean"},
+        "attach": _ATTACH,
     },
     "required": ["role", "content"],
     "allOf": [
@@ -50,7 +71,8 @@ _MESSAGE = {
             "if": {"properties": {"role": {"const": "tool"}}},
             "then": {"required": ["tool_call_id"]},
             "else": {"not": {"required": ["tool_call_id"]}},
-        }
+        },
+        {"if": {"required": ["attach"]}, "then": {"properties": {"role": {"const": "user"}}}},
     ],
     "additionalProperties": False,
 }
@@ -75,6 +97,7 @@ INPUT_SCHEMA: dict[str, Any] = {
             "items": _MESSAGE,
             "description": "Instead of message: several messages, or a whole history to replace the session's.",
         },
+        "attach": {**_ATTACH, "description": f"With message. {_ATTACH['description']}"},
         "session_id": {
             "type": "string",
             "pattern": ids.PATTERN,
@@ -142,7 +165,9 @@ def turn(
     said = arguments.get("message")
     if (said is None) is (arguments.get("messages") is None):
         raise InvalidRequest("give either message or messages")
-    items = (UserItem(said),) if said is not None else _items(arguments["messages"])
+    if said is None and "attach" in arguments:
+        raise InvalidRequest("attach goes with message; of messages each has its own")
+    items = _said(arguments, said, "attach") if said is not None else _items(arguments["messages"])
     permission = arguments.get("agent_permission")
     return Turn(
         principal=principal,
@@ -159,16 +184,22 @@ def turn(
     )
 
 
+def _said(message: dict[str, Any], text: str, path: str) -> tuple[Item, ...]:
+    """What a user says, after what it names of MCP servers."""
+    parts = [validate(McpPart, part) for part in message.get("attach") or ()]
+    return *named_items(parts, path), UserItem(text)
+
+
 def _items(messages: list[dict[str, Any]]) -> tuple[Item, ...]:
     """Messages to items. A result's tool is known where the call stands before it, else the session knows it."""
     items: list[Item] = []
     names: dict[str, str] = {}
-    for message in messages:
+    for index, message in enumerate(messages):
         match message["role"]:
             case "system":
                 items.append(SystemItem(message["content"]))
             case "user":
-                items.append(UserItem(message["content"]))
+                items += _said(message, message["content"], f"messages[{index}].attach")
             case "assistant":
                 calls = tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in message.get("tool_calls", ()))
                 names |= {call.id: call.name for call in calls}
@@ -227,6 +258,10 @@ class RunProgress:
             case ToolCalling(call=call):
                 await self.flush()
                 await self._notify(f"[calling {call.name}]")
+            case ToolTold(name=name, done=done) if done is not None:
+                of = "" if event.total is None else f" of {event.total:g}"
+                await self.flush()
+                await self._notify(f"[{name}: {done:g}{of}{f', {event.text}' if event.text else ''}]")
             case ToolReturned(call=call, status=status):
                 self.calls.append(
                     {
@@ -254,14 +289,14 @@ class RunProgress:
             await self._report(self.last, None, message)
 
 
-def result(answer: Answer, progress: RunProgress) -> dict[str, Any]:
-    """An answer by OUTPUT_SCHEMA, with what was told since the call began."""
+def result(answer: Answer, text: str, calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """An answer by OUTPUT_SCHEMA, with the text and the server's calls that were told since the call began."""
     usage = answer.usage
     told = {
         "session_id": answer.session_id,
         "run_id": answer.run_id,
         "model": answer.model,
-        "text": progress.text,
+        "text": text,
         "status": str(answer.status),
         "stop_reason": answer.stop_reason,
         "usage": {
@@ -270,7 +305,7 @@ def result(answer: Answer, progress: RunProgress) -> dict[str, Any]:
             "computed_tokens": usage.computed,
             "cached_tokens": usage.cached,
         },
-        "tool_calls": progress.calls,
+        "tool_calls": list(calls),
     }
     return told if answer.pause is None else {**told, "pause": _pause(answer.run_id, answer.pause)}
 

@@ -1,6 +1,6 @@
 """How an argument of a prompt, or a part of a resource's URI, can go on. No transport."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import anyio.to_thread
 import mcp.types as t
@@ -32,15 +32,6 @@ async def completed(
             known = {} if params.context is None else params.context.arguments or {}
             return _completion(begun, await _ids(runner, principal, template, argument, known))
     return _completion(begun, ())
-
-
-def is_ours(reference: t.PromptReference | t.ResourceTemplateReference, prompts: Sequence[str]) -> bool:
-    """Whether it is for us to complete, and for no server behind."""
-    match reference:
-        case t.PromptReference(name=name):
-            return name in prompts
-        case t.ResourceTemplateReference(uri=uri):
-            return not uri.startswith("mcp://")
 
 
 async def _ids(

@@ -1,20 +1,22 @@
 """The servers behind ours, as MCP clients see them: their tools, prompts and resources under names of their servers.
 
 What a server's entry hides from a principal does not exist for it. A resource's URI is that of its server behind
-`mcp://<server>/`, so it stays readable, and a template's parameters stay where they are.
+`mcp://<server>/`, so it stays readable, and a template's parameters stay where they are. One of a scheme that the entry
+claims stays as it is.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import mcp.types as t
 
 from tenuto.errors import NotFound
 from tenuto.runtime.mcp import uris
+from tenuto.runtime.mcp.asked_first import NOTHING_ASKED, Answers, AskedFirst
 from tenuto.runtime.mcp.paging import Source, whole
 from tenuto.sessions.principal import Principal
-from tenuto.tools.gateway import Gateway
+from tenuto.tools.gateway import Gateway, scheme_of
 from tenuto.tools.host.offers import ServerOffers
 from tenuto.tools.names import exported_name
 from tenuto.tools.registry import Exported, Registry
@@ -44,6 +46,7 @@ class Behind:
     def __init__(self, servers: Sequence[Server], registry: Registry, own: Sequence[str]) -> None:
         self._servers = {server.name: server for server in servers}
         self._registry, self._own = registry, frozenset(own)
+        self._by_scheme = {scheme: server for server in servers for scheme in server.gateway.schemes}
 
     # Tools.
 
@@ -71,7 +74,7 @@ class Behind:
         server = self._servers.get(tool.server)
         if server is None or not server.offered.listed.has_resources:
             return result
-        return result.model_copy(update={"content": [linked(server.name, block) for block in result.content]})
+        return result.model_copy(update={"content": [linked(server, block) for block in result.content]})
 
     def _is_shown(self, principal: Principal, tool: Exported) -> bool:
         server = self._servers.get(tool.server)
@@ -94,13 +97,23 @@ class Behind:
         )
 
     async def get_prompt(
-        self, principal: Principal, name: str, arguments: Mapping[str, str], taken: Sequence[str]
-    ) -> t.GetPromptResult:
-        """One of them. Raises NotFound, InvalidRequest, ServerUnreachable, ToolFailed."""
+        self,
+        principal: Principal,
+        name: str,
+        arguments: Mapping[str, str],
+        taken: Sequence[str],
+        answers: Answers = NOTHING_ASKED,
+    ) -> t.GetPromptResult | AskedFirst:
+        """One of them, or what its server asks first.
+
+        Raises NotFound, InvalidRequest, ServerUnreachable, ToolFailed.
+        """
         server, prompt = self._prompt(principal, name, taken)
-        found = await server.offered.get(prompt.name, dict(arguments))
+        found = await server.offered.get_or_asked(prompt.name, dict(arguments), answers.responses, answers.state)
+        if isinstance(found, t.InputRequiredResult):
+            return AskedFirst(server.name, found)
         messages = [
-            message.model_copy(update={"content": linked(server.name, message.content)}) for message in found.messages
+            message.model_copy(update={"content": linked(server, message.content)}) for message in found.messages
         ]
         return t.GetPromptResult(description=found.description, messages=messages)
 
@@ -127,7 +140,7 @@ class Behind:
         return whole(
             "behind",
             [
-                each.model_copy(update={"uri": uri_of(server.name, each.uri), "meta": None})
+                each.model_copy(update={"uri": uri_of(server, each.uri), "meta": None})
                 for server in self._servers.values()
                 for each in server.offered.listed.resources
                 if server.gateway.shows(principal.id, "resources", each.uri)
@@ -137,15 +150,15 @@ class Behind:
     def templates(self, principal: Principal) -> list[t.ResourceTemplate]:
         """The forms of their resources."""
         return [
-            each.model_copy(update={"uri_template": uri_of(server.name, each.uri_template), "meta": None})
+            each.model_copy(update={"uri_template": uri_of(server, each.uri_template), "meta": None})
             for server in self._servers.values()
             for each in server.offered.listed.templates
             if server.gateway.shows(principal.id, "resources", each.uri_template)
         ]
 
     def is_theirs(self, uri: str) -> bool:
-        """Whether a URI has the form of their resources."""
-        return _URI.fullmatch(uri) is not None
+        """Whether a URI, or a form of URIs, is that of a resource of theirs."""
+        return scheme_of(uri) in self._by_scheme or _URI.fullmatch(uri) is not None
 
     async def read(self, principal: Principal, uri: str) -> t.ReadResourceResult:
         """One of their resources, listed or not: templates have many more.
@@ -159,17 +172,50 @@ class Behind:
             found = await server.offered.read(own)
         except NotFound:
             raise uris.no_resource(uri) from None
-        contents = [each.model_copy(update={"uri": uri_of(server.name, each.uri)}) for each in found.contents]
+        contents = [each.model_copy(update={"uri": uri_of(server, each.uri)}) for each in found.contents]
         return t.ReadResourceResult(contents=contents)
 
+    async def watch(
+        self, principal: Principal, uri: str, tell: Callable[[str], None], lost: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Hear of changes of one of their resources; what ends that. Returns once its server has taken it.
+
+        `tell` is given the URI, or that of a resource below it, as the principal sees them. `lost` is called where that
+        ends of itself: others wanted to hear of something, too, and held less. Neither may block.
+
+        Raises:
+            MCPError: there is no such resource, or it is hidden from this principal.
+            InvalidRequest: its server does not tell of it.
+            Overloaded, ServerUnreachable, ToolFailed: others hold all places, or its server is not there or failed.
+        """
+        server, own = self._named(principal, uri)
+
+        def heard(changed: str) -> None:
+            if server.gateway.shows(principal.id, "resources", changed):
+                tell(uri + changed.removeprefix(own))
+
+        try:
+            return await server.offered.subscriptions.watch(principal.id, own, heard, lost)
+        except NotFound:
+            raise uris.no_resource(uri) from None
+
     def _named(self, principal: Principal, uri: str) -> tuple[Server, str]:
-        parts = _URI.fullmatch(uri)
-        server = None if parts is None else self._servers.get(parts[1])
-        if parts is None or server is None or not server.gateway.shows(principal.id, "resources", parts[2]):
+        server, own = self._by_scheme.get(scheme_of(uri)), uri
+        if server is None and (parts := _URI.fullmatch(uri)) is not None:
+            server, own = self._servers.get(parts[1]), parts[2]
+        if server is None or not server.gateway.shows(principal.id, "resources", own):
             raise uris.no_resource(uri)
-        return server, parts[2]
+        return server, own
 
     # Completion.
+
+    def completes(self, reference: t.PromptReference | t.ResourceTemplateReference, taken: Sequence[str]) -> bool:
+        """Whether it is for one of them to complete; `taken` are the names of our own prompts."""
+        match reference:
+            case t.PromptReference(name=name):
+                return name not in taken
+            case t.ResourceTemplateReference(uri=uri):
+                return self.is_theirs(uri) or scheme_of(uri) == "mcp"
 
     async def complete(
         self, principal: Principal, params: t.CompleteRequestParams, taken: Sequence[str]
@@ -187,12 +233,12 @@ class Behind:
         return await server.offered.complete(reference, argument, known)
 
 
-def uri_of(server: str, uri: str) -> str:
+def uri_of(server: Server, uri: str) -> str:
     """The URI under which clients read a resource of a server."""
-    return f"mcp://{server}/{uri}"
+    return uri if scheme_of(uri) in server.gateway.schemes else f"mcp://{server.name}/{uri}"
 
 
-def linked(server: str, block: t.ContentBlock) -> t.ContentBlock:
+def linked(server: Server, block: t.ContentBlock) -> t.ContentBlock:
     """Content of a server with its links as clients can follow them; what lies on the web stays there."""
     match block:
         case t.ResourceLink() if not block.uri.startswith(("http://", "https://")):

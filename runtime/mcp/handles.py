@@ -1,12 +1,13 @@
 """Sessions, runs and models as handles: the tools that look after what `chat` makes. No transport."""
 
+from dataclasses import replace
 from typing import Any
 
 from tenuto.errors import Conflict, InvalidRequest
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.port import LoopPort
-from tenuto.runtime.loop.requests import SessionMode, Turn
+from tenuto.runtime.loop.requests import KeepAs, SessionMode, Turn
 from tenuto.runtime.loop.run import Run
 from tenuto.runtime.mcp import own_tools
 from tenuto.runtime.schema.models import models_answer
@@ -60,8 +61,10 @@ def _told(answer: Shape) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_unset=True)
 
 
-async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, Any]) -> Follower:
-    """Give a run that waits what it waits for; it goes on.
+async def resume(
+    runner: LoopPort, principal: Principal, arguments: dict[str, Any], keep_as: KeepAs | None = None
+) -> Follower:
+    """Give a run that waits what it waits for; it goes on, and its leg is kept where `keep_as` says so.
 
     Raises:
         InvalidRequest: the arguments hold neither a decision nor results, or what the run does not wait for.
@@ -72,16 +75,17 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
         raise InvalidRequest("give one of decision, answer and results")
     run = await runner.run(principal, arguments["run_id"])
     reason, pause = run.record.reason, run.snapshot().pause
+    keep_as = keep_as if run.stored else None
     if run.record.status is not RunStatus.PAUSED or reason is None:
         raise Conflict(f"the run {run.id} is not waiting: it is {run.record.status.value}")
     match reason:
         case PauseReason.CLIENT_TOOL if results is not None:
-            return await runner.start(_with_results(run, principal, results))
+            return await runner.start(replace(_with_results(run, principal, results), keep_as=keep_as))
         case PauseReason.CLIENT_TOOL:
             raise InvalidRequest(f"the run {run.id} waits for results of client tools, not for a decision")
         case PauseReason.INPUT if answer is not None and pause is not None:
             reply = Reply(Action(answer["action"]), answer.get("content"))
-            return Follower(await runner.answer(principal, str(pause.pause_id), reply), claims=True)
+            return Follower(await runner.answer(principal, str(pause.pause_id), reply, keep_as), claims=True)
         case PauseReason.INPUT:
             raise InvalidRequest(f"the run {run.id} waits for an answer")
         case PauseReason.APPROVAL if decision is not None and pause is not None:
@@ -91,6 +95,7 @@ async def resume(runner: LoopPort, principal: Principal, arguments: dict[str, An
                 approve=decision == "approve",
                 message=arguments.get("message"),
                 remember=arguments.get("remember_for_session", False),
+                keep_as=keep_as,
             )
             return Follower(decided, claims=True)
         case _:

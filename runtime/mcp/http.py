@@ -28,11 +28,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tenuto.errors import Overloaded
 from tenuto.runtime.mcp.missed import Missed, Share
-from tenuto.runtime.mcp.standing import IDLE_S, MOST, Standing
+from tenuto.runtime.mcp.standing import IDLE_S, MOST, OnEnd, Standing
 from tenuto.sessions.principal import Principal
 
 SESSION_ID = "mcp-session-id"
 
+LOOK_S = 60.0
+"""After so long connections are let go that have ended by themselves."""
 RETRY_MS = 1000
 """After so long a client whose stream broke comes again."""
 
@@ -52,6 +54,7 @@ class Endpoint:
         principal_of: Callable[[Request], Principal],
         max_body_bytes: int,
         most: int = MOST,
+        on_end: OnEnd = lambda *_: None,
     ) -> None:
         self._principal_of = principal_of
         # Which connections there may be is decided here, by whose they are; the SDK would refuse everybody.
@@ -62,7 +65,7 @@ class Endpoint:
             session_idle_timeout=IDLE_S,
             retry_interval=RETRY_MS,
         )
-        self._standing = Standing(anyio.current_time, most)
+        self._standing = Standing(anyio.current_time, most, on_end)
         self._stopping = anyio.Event()
 
     @asynccontextmanager
@@ -71,6 +74,7 @@ class Endpoint:
         failed: Exception | None = None
         async with anyio.create_task_group() as group:
             await group.start(self._hold)
+            group.start_soon(self._look)
             try:
                 yield
             except Exception as exc:  # goes on as it is, not in a group: no connection can have caused it
@@ -100,7 +104,8 @@ class Endpoint:
         else:
             with self._standing.in_use(id):
                 answer = await self._answer(scope, receive, send)
-            if answer.status == NOT_FOUND or (scope["method"] == "DELETE" and answer.status < BAD_REQUEST):
+            has_ended = answer.status == NOT_FOUND or (scope["method"] == "DELETE" and answer.status < BAD_REQUEST)
+            if has_ended and self._standing.is_of(id, principal):
                 self._standing.end(id)
 
     async def _open(self, principal: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,6 +146,12 @@ class Endpoint:
             del message
 
         await self._manager.handle_request(scope, nothing, unheard)
+
+    async def _look(self) -> None:
+        """Find those that the SDK has ended."""
+        while True:
+            await anyio.sleep(LOOK_S)
+            self._standing.forget_ended()
 
     async def _hold(self, *, task_status: TaskStatus[None]) -> None:
         async with self._manager.run():

@@ -7,6 +7,8 @@ that they keep. A session's news goes to its own principal alone, whose clients 
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from weakref import WeakValueDictionary
 
 import anyio
 import mcp.types as t
@@ -42,18 +44,23 @@ TELLING_S = 5.0
 _Key = tuple[str, str]
 """A principal, and the id of one of its connections."""
 
+Hold = Callable[[Callable[[str], Awaitable[None]], Callable[[], object]], Awaitable[Callable[[], None]]]
+"""Begins what a subscription needs elsewhere, and gives what ends that. It gets what tells the client of a URI, and
+what is to be called where the subscription ends of itself."""
+
 
 @dataclass(slots=True)
 class _Connection:
     """A connection of the older protocol. `session` is its last request's, which can tell it things at any time."""
 
-    principal: str
+    key: _Key
     session: ServerSession
     knows_tools: bool = False
     knows_sessions: bool = False
     knows_prompts: bool = False
     log_level: t.LoggingLevel | None = None
-    uris: set[str] = field(default_factory=set)
+    uris: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What it has subscribed to, with what ends each."""
 
 
 class News:
@@ -67,6 +74,7 @@ class News:
         self._rested: set[tuple[str, str]] = set()
         self._listed: set[str] = set()
         self._wake = anyio.Event()
+        self._rests: WeakValueDictionary[str, anyio.Event] = WeakValueDictionary()
         self._offers: tuple[Offers, ...] = ()
 
     async def listen(
@@ -101,23 +109,41 @@ class News:
         if connection is not None:
             connection.knows_prompts = True
 
-    def subscribe(self, principal: str, context: Context, uri: str) -> None:
-        """A client of the older protocol wants to hear of a resource.
+    async def subscribe(self, principal: str, context: Context, uri: str, hold: Hold | None = None) -> None:
+        """A client of the older protocol wants to hear of a resource, for which `hold` is held meanwhile.
 
         Raises:
-            MCPError: it wants to hear of too many.
+            MCPError: it wants to hear of too many, or its connection has ended. And what `hold` raises.
         """
         connection = self._connection(principal, context)
         if connection is None:
             return
-        expect_few(len(connection.uris | {uri}))
-        connection.uris.add(uri)
+        expect_few(len({*connection.uris, uri}))
+        if uri in connection.uris:
+            return
+        end = _nothing
+        if hold is not None:
+            key = connection.key
+            end = await hold(partial(self._tell_of, key), partial(connection.uris.pop, uri, None))
+            if self._connections.get(key) is not connection:
+                end()
+                raise MCPError(code=t.CONNECTION_CLOSED, message="the connection has ended")
+            if uri in connection.uris or len(connection.uris) >= MOST_SUBSCRIPTIONS:  # by another request, meanwhile
+                end()
+                expect_few(len({*connection.uris, uri}))
+                return
+        connection.uris[uri] = end
 
     def unsubscribe(self, principal: str, context: Context, uri: str) -> None:
         """End a subscription to a resource."""
         connection = self._connection(principal, context)
         if connection is not None:
-            connection.uris.discard(uri)
+            connection.uris.pop(uri, _nothing)()
+
+    def forget(self, principal: str, id: str) -> None:
+        """A connection of the older protocol has ended."""
+        self._places.remove((principal, id))
+        self._let_go((principal, id))
 
     def set_log_level(self, principal: str, context: Context, level: t.LoggingLevel) -> None:
         """A client of the older protocol wants to read messages of this level and above."""
@@ -147,8 +173,17 @@ class News:
         await self._tell(lambda each: each.knows_prompts, ServerSession.send_prompt_list_changed)
         await self._tell(lambda each: each.knows_sessions, ServerSession.send_resource_list_changed)
 
+    def next_rest(self, run_id: str) -> anyio.Event:
+        """Is set when a run begins to wait or ends, the next time."""
+        event = self._rests.get(run_id)
+        if event is None:
+            event = self._rests[run_id] = anyio.Event()
+        return event
+
     def run_rests(self, run: Run) -> None:
         """A run has begun to wait or has ended, so it has changed, and its session has."""
+        if (event := self._rests.pop(run.id, None)) is not None:
+            event.set()
         self._rested.add((run.record.principal, session_uri(run.session_id)))
         self._rested.add((run.record.principal, run_uri(run.session_id, run.id)))
         self._wake.set()
@@ -178,7 +213,7 @@ class News:
         if principal in self._buses:
             await self._buses[principal].publish(ResourcesListChanged())
         await self._tell(
-            lambda each: each.principal == principal and each.knows_sessions,
+            lambda each: each.key[0] == principal and each.knows_sessions,
             ServerSession.send_resource_list_changed,
         )
 
@@ -187,7 +222,7 @@ class News:
         if principal in self._buses:
             await self._buses[principal].publish(ResourceUpdated(uri))
         await self._tell(
-            lambda each: each.principal == principal and uri in each.uris,
+            lambda each: each.key[0] == principal and uri in each.uris,
             lambda session: session.send_resource_updated(uri),
         )
 
@@ -200,22 +235,30 @@ class News:
         self, wants: Callable[[_Connection], bool], tell: Callable[[ServerSession], Awaitable[None]]
     ) -> None:
         async with anyio.create_task_group() as group:
-            for key, connection in list(self._connections.items()):
+            for connection in list(self._connections.values()):
                 if wants(connection):
-                    group.start_soon(self._tell_one, key, connection, tell)
+                    group.start_soon(self._tell_one, connection, tell)
 
-    async def _tell_one(
-        self, key: _Key, connection: _Connection, tell: Callable[[ServerSession], Awaitable[None]]
-    ) -> None:
+    async def _tell_one(self, connection: _Connection, tell: Callable[[ServerSession], Awaitable[None]]) -> None:
         """One that cannot be told is gone, or does not read."""
         try:
             with anyio.fail_after(TELLING_S):
                 await tell(connection.session)
         except (TimeoutError, anyio.ClosedResourceError, anyio.BrokenResourceError):
             logger.debug("an MCP client could not be told of a change", exc_info=True)
-            if self._connections.get(key) is connection:
-                del self._connections[key]
-                self._places.remove(key)
+            if self._connections.get(connection.key) is connection:
+                self.forget(*connection.key)
+
+    async def _tell_of(self, key: _Key, uri: str) -> None:
+        """Tell one of them, as long as it is there, that a resource has changed."""
+        if (connection := self._connections.get(key)) is not None:
+            await self._tell_one(connection, lambda session: session.send_resource_updated(uri))
+
+    def _let_go(self, key: _Key) -> None:
+        connection = self._connections.pop(key, None)
+        if connection is not None:
+            for end in connection.uris.values():
+                end()
 
     def _connection(self, principal: str, context: Context) -> _Connection | None:
         """The standing connection behind a request; None for the newer protocol, which has none."""
@@ -225,10 +268,10 @@ class News:
         key = (principal, id)  # the newer protocol lets a client send any header
         connection = self._connections.get(key)
         if connection is None:
-            connection = self._connections[key] = _Connection(principal, context.session)
+            connection = self._connections[key] = _Connection(key, context.session)
         connection.session = context.session
         for gone in self._places.settle(key, principal):
-            del self._connections[gone]
+            self._let_go(gone)
         return connection
 
 
@@ -236,3 +279,7 @@ def expect_few(resources: int) -> None:
     """Raises MCPError where a client wants to hear of too many resources."""
     if resources > MOST_SUBSCRIPTIONS:
         raise MCPError(code=t.INVALID_PARAMS, message=f"at most {MOST_SUBSCRIPTIONS} resources can be subscribed to")
+
+
+def _nothing() -> None:
+    """Ends what needs no end."""

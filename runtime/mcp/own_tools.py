@@ -127,7 +127,7 @@ class _Own:
     description: str
     notes: t.ToolAnnotations
     answer: type[Shape] | None = None
-    """None: as `chat` answers."""
+    """None: as `chat` answers, and so as a task where the client wants one."""
 
 
 _OWN = (
@@ -200,6 +200,7 @@ def own_tools() -> tuple[t.Tool, ...]:
             if one.answer is None
             else one.answer.model_json_schema(mode="serialization"),
             annotations=one.notes,
+            execution=t.ToolExecution(task_support="optional") if one.answer is None else None,
             icons=[icon(_PICTURES[one.name.partition("_")[0]])],
         )
         for one in _OWN

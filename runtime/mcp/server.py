@@ -5,6 +5,7 @@ No transport: http.py serves it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mcp.types as t
@@ -14,7 +15,9 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from tenuto import __version__
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.mcp import completion, exported, prompts, resources
+from tenuto.runtime.mcp.asked_first import Answers, AskedFirst, relayed, settled
 from tenuto.runtime.mcp.calls import Calls
+from tenuto.runtime.mcp.direct_calls import DirectCalls
 from tenuto.runtime.mcp.gateway import Behind
 from tenuto.runtime.mcp.news import News, expect_few
 from tenuto.runtime.mcp.own_tools import own_tools
@@ -22,10 +25,23 @@ from tenuto.runtime.mcp.paging import paged, whole
 from tenuto.runtime.mcp.prompt_files import PromptFiles
 from tenuto.runtime.mcp.protocol_errors import as_protocol_errors, expect_json
 from tenuto.runtime.mcp.server_base import INSTRUCTIONS, NAME, SHOWN, AnnouncingServer, CallResult, Context
+from tenuto.runtime.mcp.task_answers import CAPABILITY, TaskCreated
+from tenuto.runtime.mcp.task_requests import TaskRequests
+from tenuto.runtime.mcp.tasks import Tasks
+from tenuto.runtime.mcp.watched import Watched
 from tenuto.sessions.principal import Principal
 
 TOOLS_PAGE = 250
 PROMPTS_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """After how long a call of `chat` goes on as a task, where its client knows tasks, and how long one is kept whose
+    session nobody has named."""
+
+    task_after_s: float
+    ttl_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +57,27 @@ def build_server(
     news: News,
     files: PromptFiles,
     behind: Behind,
+    watched: Watched,
+    direct: DirectCalls,
     *,
     principal_of: Callable[[Any], Principal],
     seal: Seal,
+    patience: Patience,
 ) -> Server[Any]:
     """The runtime as an MCP server.
 
     `principal_of` tells who made an HTTP request, which has been let in before.
     """
-    desk = _Desk(runner, news, files, behind, principal_of)
+    tasks = Tasks(runner, patience.ttl_s)
+    about_tasks = TaskRequests(runner, news, tasks, principal_of)
+    calls = Calls(runner, news, behind, direct, principal_of, tasks, task_after_s=patience.task_after_s)
+    desk = _Desk(runner, news, files, behind, watched, principal_of, calls, about_tasks)
     server = AnnouncingServer(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
         **SHOWN,
         on_list_tools=desk.list_tools,
-        on_call_tool=desk.call_tool,
         on_list_resources=desk.list_resources,
         on_list_resource_templates=desk.list_templates,
         on_read_resource=desk.read_resource,
@@ -73,6 +94,10 @@ def build_server(
         keys=[seal.key], ttl=seal.expires_s, bind_principal=lambda context: principal_of(context.request).id
     )
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
+    # Not by the constructor: it knows of no extensions to what a call is answered.
+    server.add_request_handler("tools/call", t.CallToolRequestParams, desk.call_tool)
+    server.tasks = CAPABILITY
+    about_tasks.serve(server)
     return server
 
 
@@ -85,11 +110,14 @@ class _Desk:
         news: News,
         files: PromptFiles,
         behind: Behind,
+        watched: Watched,
         principal_of: Callable[[Any], Principal],
+        calls: Calls,
+        about_tasks: TaskRequests,
     ) -> None:
         self._runner, self._news, self._files, self._behind = runner, news, files, behind
-        self._principal_of = principal_of
-        self._calls = Calls(runner, news, behind, principal_of)
+        self._watched, self._principal_of = watched, principal_of
+        self._calls, self._about_tasks = calls, about_tasks
 
     def _who(self, context: Context) -> Principal:
         return self._principal_of(context.request)
@@ -138,28 +166,39 @@ class _Desk:
             page, after = await paged([whole("files", found), behind], _cursor(params), PROMPTS_PAGE)
             return t.ListPromptsResult(prompts=page, next_cursor=after)
 
-    async def get_prompt(self, context: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
-        """One of them."""
+    async def get_prompt(
+        self, context: Context, params: t.GetPromptRequestParams
+    ) -> t.GetPromptResult | t.InputRequiredResult:
+        """One of them, or what its server asks first."""
         with as_protocol_errors("prompts/get"):
             own = await prompts.names(self._files)
             if params.name in own:
                 return await prompts.filled(self._files, params)
-            return await self._behind.get_prompt(self._who(context), params.name, params.arguments or {}, own)
+            who, arguments = self._who(context), params.arguments or {}
+
+            async def get(answers: Answers) -> t.GetPromptResult | t.InputRequiredResult:
+                found = await self._behind.get_prompt(who, params.name, arguments, own, answers)
+                return relayed(context, found) if isinstance(found, AskedFirst) else found
+
+            return await settled(context, params, get)
 
     async def complete(self, context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
         """How an argument of one, or an id in a resource's URI, can go on."""
         with as_protocol_errors("completion/complete"):
             own, who = await prompts.names(self._files), self._who(context)
-            if completion.is_ours(params.ref, own):
+            if not self._behind.completes(params.ref, own):
                 return await completion.completed(self._files, self._runner, who, params)
             return await self._behind.complete(who, params, own)
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
-        """The older protocol's way to hear of a session, also of one that comes later, or of a run."""
-        uri = str(params.uri)
+        """The older protocol's way to hear of a session, also of one that comes later, of a run, or of a resource of
+        theirs."""
+        uri, who = str(params.uri), self._who(context)
         with as_protocol_errors("resources/subscribe"):
-            await resources.expect_subscribable(self._runner, self._who(context), uri)
-            self._news.subscribe(self._who(context).id, context, uri)
+            hold = partial(self._watched.hold, who, uri) if self._behind.is_theirs(uri) else None
+            if hold is None:
+                await resources.expect_subscribable(self._runner, who, uri)
+            await self._news.subscribe(who.id, context, uri, hold)
             return t.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: t.UnsubscribeRequestParams) -> t.EmptyResult:
@@ -169,19 +208,22 @@ class _Desk:
 
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
         """The newer protocol's way to hear of anything."""
-        wanted = params.notifications.resource_subscriptions or ()
+        wanted, who = params.notifications.resource_subscriptions or (), self._who(context)
         with as_protocol_errors("subscriptions/listen"):
             expect_few(len(wanted))
             for uri in wanted:
-                await resources.expect_subscribable(self._runner, self._who(context), uri)
-        return await self._news.listen(self._who(context).id, context, params)
+                if not self._behind.is_theirs(uri):
+                    await resources.expect_subscribable(self._runner, who, uri)
+            of_ours = partial(self._news.listen, who.id)
+            of_tasks = partial(self._about_tasks.listen, plain=of_ours)
+            return await self._watched.listen(who, context, params, of_tasks)
 
     async def set_log_level(self, context: Context, params: t.SetLevelRequestParams) -> t.EmptyResult:
         """The older protocol's way to say which messages of runs are wanted."""
         self._news.set_log_level(self._who(context).id, context, params.level)
         return t.EmptyResult()
 
-    async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+    async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult | TaskCreated:
         """Any tool."""
         return await self._calls.call(context, params)
 

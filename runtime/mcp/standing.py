@@ -13,12 +13,17 @@ IDLE_S = 1800.0
 RETRY_S = 5.0
 """Where all connections are in use, one of them is likely to rest by then."""
 
+OnEnd = Callable[[str, str], None]
+
 
 class Standing:
-    """Connections by id. Event-loop thread only. `clock` gives seconds since any time."""
+    """Connections by id. Event-loop thread only. `clock` gives seconds since any time.
 
-    def __init__(self, clock: Callable[[], float], most: int = MOST) -> None:
-        self._clock = clock
+    `on_end` is called with the principal and the id of each that stands no more.
+    """
+
+    def __init__(self, clock: Callable[[], float], most: int = MOST, on_end: OnEnd = lambda *_: None) -> None:
+        self._clock, self._on_end = clock, on_end
         self._requests: Counter[str] = Counter()
         self._used: OrderedDict[str, float] = OrderedDict()
         self._shares: Shares[str] = Shares("the table of MCP connections", most, lambda id: not self._requests[id])
@@ -26,7 +31,7 @@ class Standing:
 
     def expect_room(self, principal: str) -> None:
         """Raises Overloaded where a connection of this principal would make nobody's idle one end."""
-        self._forget_ended()
+        self.forget_ended()
         self._shares.expect_room(principal, self._clock(), RETRY_S)
 
     def begin(self, id: str, principal: str) -> list[tuple[str, str]]:
@@ -55,17 +60,22 @@ class Standing:
         """A connection stands no more."""
         self._shares.remove(id)
         self._used.pop(id, None)
-        self._owner.pop(id, None)
+        if (owner := self._owner.pop(id, None)) is not None:
+            self._on_end(owner, id)
+
+    def forget_ended(self) -> None:
+        """Those that the SDK has ended, because nobody has used them for so long."""
+        since = self._clock() - IDLE_S
+        ended = [id for id, used in self._used.items() if used <= since and not self._requests[id]]
+        for id in ended:
+            self.end(id)
+
+    def is_of(self, id: str, principal: str) -> bool:
+        """Whether a connection stands that is this principal's."""
+        return self._owner.get(id) == principal
 
     def _touch(self, id: str) -> None:
         if id in self._shares:
             self._shares.touch(id)
             self._used[id] = self._clock()
             self._used.move_to_end(id)
-
-    def _forget_ended(self) -> None:
-        """Those that the SDK has ended, because nobody has used them for so long."""
-        since = self._clock() - IDLE_S
-        ended = [id for id, used in self._used.items() if used <= since and not self._requests[id]]
-        for id in ended:
-            self.end(id)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -27,18 +27,21 @@ from tenuto import __version__
 from tenuto.errors import ServerUnreachable, TenutoError
 from tenuto.runtime.data_folder.local_server import LocalServer
 from tenuto.runtime.data_folder.ownership import Owner
+from tenuto.runtime.mcp.asked_first import Answers, settled
 from tenuto.runtime.mcp.log_relay import LogRelay
 from tenuto.runtime.mcp.relay import Relay
 from tenuto.runtime.mcp.server_base import (
+    BEHIND_META_KEY,
     INSTRUCTIONS,
     NAME,
     SHOWN,
     AnnouncingServer,
     CallResult,
     Context,
-    can_ask,
     failure,
+    put_now,
 )
+from tenuto.runtime.mcp.task_relay import TakesTasks, TaskRelay, behind, told
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +77,6 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
         instructions=INSTRUCTIONS,
         **SHOWN,
         on_list_tools=forward.list_tools,
-        on_call_tool=forward.call_tool,
         on_list_resources=forward.list_resources,
         on_list_resource_templates=forward.list_templates,
         on_read_resource=forward.read_resource,
@@ -86,6 +88,9 @@ def proxy(local_server: LocalServer, group: TaskGroup) -> Server[Any]:
         on_completion=forward.complete,
     )
     server.add_request_handler("logging/setLevel", t.SetLevelRequestParams, forward.set_log_level)
+    # Not by the constructor: it knows of no extensions to what a call is answered.
+    server.add_request_handler("tools/call", t.CallToolRequestParams, forward.call_tool)
+    TaskRelay(upstream.client).serve(server)
     return server
 
 
@@ -98,11 +103,11 @@ class _Forward:
     async def list_tools(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListToolsResult:
         """The owner's tools; from now on a client of the older protocol is told when they change."""
         with _as_protocol_errors():
-            client = await self._upstream.client(context)
+            client = await self._upstream.client()
             self._relay.tools_are_known(context)
             return await client.list_tools(cursor=_cursor(params))
 
-    async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+    async def call_tool(self, context: Context, params: t.CallToolRequestParams) -> CallResult | dict[str, Any]:
         """A call; what goes wrong with it is a result in words."""
         try:
             return await self._upstream.call(context, params)
@@ -119,45 +124,58 @@ class _Forward:
     async def list_resources(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListResourcesResult:
         """The owner's sessions; from now on a client of the older protocol is told when the list changes."""
         with _as_protocol_errors():
-            client = await self._upstream.client(context)
+            client = await self._upstream.client()
             self._relay.sessions_are_known(context)
             return await client.list_resources(cursor=_cursor(params))
 
     async def list_templates(
-        self, context: Context, params: t.PaginatedRequestParams | None
+        self, _context: Context, params: t.PaginatedRequestParams | None
     ) -> t.ListResourceTemplatesResult:
         """How they are named."""
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).list_resource_templates(cursor=_cursor(params))
+            return await (await self._upstream.client()).list_resource_templates(cursor=_cursor(params))
 
-    async def read_resource(self, context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
+    async def read_resource(self, _context: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
         """One of them."""
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).read_resource(str(params.uri))
+            return await (await self._upstream.client()).read_resource(str(params.uri))
 
     async def list_prompts(self, context: Context, params: t.PaginatedRequestParams | None) -> t.ListPromptsResult:
         """The owner's prompts."""
         with _as_protocol_errors():
-            client = await self._upstream.client(context)
+            client = await self._upstream.client()
             self._relay.prompts_are_known(context)
             return await client.list_prompts(cursor=_cursor(params))
 
-    async def get_prompt(self, context: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
-        """One of them."""
-        with _as_protocol_errors():
-            return await (await self._upstream.client(context)).get_prompt(params.name, params.arguments)
+    async def get_prompt(
+        self, context: Context, params: t.GetPromptRequestParams
+    ) -> t.GetPromptResult | t.InputRequiredResult:
+        """One of them, or what is asked first."""
 
-    async def complete(self, context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
+        async def get(answers: Answers) -> t.GetPromptResult | t.InputRequiredResult:
+            return await (await self._upstream.client()).session.get_prompt(
+                params.name,
+                params.arguments,
+                input_responses=answers.responses,
+                request_state=answers.state,
+                meta=cast("t.RequestParamsMeta", {BEHIND_META_KEY: behind(context)}),
+                allow_input_required=True,
+            )
+
+        with _as_protocol_errors():
+            return await settled(context, params, get)
+
+    async def complete(self, _context: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
         """How an argument can go on."""
         argument = {"name": params.argument.name, "value": params.argument.value}
         known = None if params.context is None else params.context.arguments
         with _as_protocol_errors():
-            return await (await self._upstream.client(context)).complete(params.ref, argument, known)
+            return await (await self._upstream.client()).complete(params.ref, argument, known)
 
     async def subscribe(self, context: Context, params: t.SubscribeRequestParams) -> t.EmptyResult:
-        """Tell a client of the older protocol when a session has changed."""
+        """Tell a client of the older protocol when a session or another resource has changed."""
         with _as_protocol_errors():
-            await self._upstream.client(context)
+            await self._upstream.client()
             await self._relay.subscribe(context, str(params.uri))
             return t.EmptyResult()
 
@@ -174,7 +192,7 @@ class _Forward:
     async def listen(self, context: Context, params: t.SubscriptionsListenRequestParams) -> t.SubscriptionsListenResult:
         """Tell a client of the newer protocol of what it wants to hear of."""
         with _as_protocol_errors():
-            await self._upstream.client(context)
+            await self._upstream.client()
             return await self._relay.listen(context, params)
 
 
@@ -201,50 +219,44 @@ class _Connection:
 
 
 class _Upstream:
-    """The owner as the proxy sees it. Each connection lives in a task of its own, as the SDK's clients must.
-
-    There are at most two: requests say what the client behind them can do, and some clients can ask a person.
-    """
+    """The owner as the proxy sees it. Its connection lives in a task of its own, as the SDK's clients must."""
 
     def __init__(self, local_server: LocalServer, group: TaskGroup) -> None:
         self._local_server, self._group = local_server, group
         self._lock = anyio.Lock()
-        self._connections: dict[bool, _Connection] = {}
         self.logs = LogRelay()
         self._latest: _Connection | None = None
         self._came = anyio.Event()
 
-    async def connection(self, other: Client | None) -> Client:
-        """The client of a connection that a request has made, other than one that is lost; waits until there is one.
+    async def connection(self) -> Client:
+        """The client of a connection that a request has made; waits until there is one.
 
         It makes none: a server that somebody has stopped is not started only to be listened to.
         """
-        while self._latest is None or self._latest.broken or self._latest.client is other:
+        while self._latest is None or self._latest.broken:
             await self._came.wait()
         return self._latest.client
 
-    async def client(self, context: Context) -> Client:
+    async def client(self) -> Client:
         """A connection to whoever owns the data folder now. Checked before each request: the owner may be a new one.
 
         Raises:
             TenutoError: there is no owner, and none could be started or reached.
         """
-        asks = can_ask(context)
         async with self._lock:
             owner = await self._local_server.owner()
-            connection = self._connections.get(asks)
+            connection = self._latest
             if connection is None or connection.broken or connection.owner != owner:
                 if connection is not None:
                     connection.closing.set()
-                connection = await self._group.start(self._hold, owner, asks)
-                self._connections[asks] = self._latest = connection
+                connection = self._latest = await self._group.start(self._hold, owner)
                 came, self._came = self._came, anyio.Event()
                 came.set()
             return connection.client
 
-    async def call(self, context: Context, params: t.CallToolRequestParams) -> CallResult:
+    async def call(self, context: Context, params: t.CallToolRequestParams) -> CallResult | dict[str, Any]:
         """Make a call at the owner; what it asks meanwhile is asked of our own client."""
-        client = await self.client(context)
+        client, own = await self.client(), behind(context)
         wants_progress = context.meta is not None and "progress_token" in context.meta
         responses, state = params.input_responses, params.request_state
         for _ in range(QUESTIONS):
@@ -255,17 +267,20 @@ class _Upstream:
                     progress_callback=context.session.report_progress if wants_progress else None,
                     input_responses=responses,
                     request_state=state,
-                    meta=meta,
+                    meta=cast("t.RequestParamsMeta", {**meta, BEHIND_META_KEY: own}),
                     allow_input_required=True,
+                    allow_claimed=True,
                 )
+            if not isinstance(result, t.CallToolResult | t.InputRequiredResult):
+                return told(result)
             if isinstance(result, t.CallToolResult) or not context.session.can_send_request:
                 return result
             requests = result.input_requests or {}
-            responses = {key: await _ask(context, request) for key, request in requests.items()}
+            responses = {key: await put_now(context, request) for key, request in requests.items()}
             state = result.request_state
         return failure(f"the call asked more than {QUESTIONS} questions")
 
-    async def _hold(self, owner: Owner, asks: bool, *, task_status: TaskStatus[_Connection]) -> None:
+    async def _hold(self, owner: Owner, *, task_status: TaskStatus[_Connection]) -> None:
         """Keep one connection open. What breaks it after the start is noted, and the next request makes another."""
         connection: _Connection | None = None
         headers = {"Authorization": f"Bearer {owner.secret}"}
@@ -277,8 +292,8 @@ class _Upstream:
                     mode=LATEST_PROTOCOL_VERSION,
                     cache=None,
                     client_info=t.Implementation(name="tenuto mcp", version=__version__),
-                    elicitation_callback=_never_called if asks else None,
                     logging_callback=self.logs.take,
+                    extensions=[TakesTasks()],
                 ) as client,
             ):
                 connection = _Connection(owner, client)
@@ -291,17 +306,3 @@ class _Upstream:
         finally:
             if connection is not None:
                 connection.broken = True
-
-
-async def _ask(context: Context, request: t.InputRequest) -> t.ElicitResult:
-    """Put the owner's question to a client of the older protocol. The owner asks nothing but forms."""
-    if not isinstance(request, t.ElicitRequest) or not isinstance(request.params, t.ElicitRequestFormParams):
-        return t.ElicitResult(action="cancel")
-    return await context.session.elicit_form(
-        request.params.message, request.params.requested_schema, related_request_id=context.request_id
-    )
-
-
-async def _never_called(context: Any, params: t.ElicitRequestParams) -> t.ElicitResult | t.ErrorData:  # noqa: ARG001
-    """Declares that forms can be asked; `call` takes the questions before the SDK would."""
-    return t.ErrorData(code=t.INTERNAL_ERROR, message="questions must be answered by the call that asked them")

@@ -39,6 +39,10 @@ def told_event(number: int, event: loop.RunEvent) -> told.Event:
                 status=event.status,
                 result=event.result,
             )
+        case loop.ToolTold():
+            return _tool_told(number, event)
+        case loop.ServerSampled():
+            return _server_sampled(number, event)
         case loop.RoundEnded():
             return told.RoundEnded(number=number, round=event.round, usage=round_figures(event.usage))
         case loop.RunPaused():
@@ -61,6 +65,32 @@ def told_event(number: int, event: loop.RunEvent) -> told.Event:
             )
         case _:
             assert_never(event)
+
+
+def _tool_told(number: int, event: loop.ToolTold) -> told.ToolTold:
+    return told.ToolTold(
+        number=number,
+        round=event.round,
+        call_id=event.call_id,
+        name=event.name,
+        text=event.text,
+        done=event.done,
+        total=event.total,
+        level=event.level,
+    )
+
+
+def _server_sampled(number: int, event: loop.ServerSampled) -> told.ServerSampled:
+    return told.ServerSampled(
+        number=number,
+        round=event.round,
+        call_id=event.call_id,
+        server=event.server,
+        asked=event.asked,
+        text=event.text,
+        calls=[call_answer(call) for call in event.calls],
+        usage=round_figures(event.usage),
+    )
 
 
 def encoded(number: int, event: loop.RunEvent) -> bytes:

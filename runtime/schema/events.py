@@ -120,6 +120,32 @@ class ToolReturned(_Event):
     result: str
 
 
+class ToolTold(_Event):
+    """What a server tells in the middle of a call of its tool: how far it is, or a message of its log."""
+
+    type: Literal["tool_told"] = "tool_told"
+    round: int
+    call_id: str
+    name: str
+    text: str | None
+    done: float | None
+    total: float | None = Field(description="What `done` will be at the end, where the server knows that.")
+    level: str | None = Field(description="Of a message of its log, by syslog's names; null where it tells progress.")
+
+
+class ServerSampled(_Event):
+    """An MCP server has had the model say something in the middle of a call. `calls` are for the server to make."""
+
+    type: Literal["server_sampled"] = "server_sampled"
+    round: int
+    call_id: str
+    server: str
+    asked: str = Field(description="What the model was given to read; the middle is left out where that is long.")
+    text: str
+    calls: list[CallAnswer]
+    usage: RoundFigures
+
+
 class RoundEnded(_Event):
     """A round is over."""
 
@@ -164,6 +190,8 @@ Event = (
     | ClientCallArguments
     | ToolCalling
     | ToolReturned
+    | ToolTold
+    | ServerSampled
     | RoundEnded
     | RunPaused
     | RunDone
@@ -179,6 +207,8 @@ EVENTS: tuple[type[Message], ...] = (
     ClientCallArguments,
     ToolCalling,
     ToolReturned,
+    ToolTold,
+    ServerSampled,
     RoundEnded,
     RunPaused,
     RunDone,

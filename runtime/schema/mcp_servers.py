@@ -16,7 +16,9 @@ class McpServerAnswer(Shape):
     object: Literal["mcp.server"]
     status: Status
     reason: str | None
-    failure: Failure | None = Field(description="Why it is not ready, for programs; `reason` has it in words.")
+    failure: Failure | None = Field(
+        description="Why it is not ready, or that it is and wants a login for some calls; `reason` has it in words."
+    )
     transport: str
     protocol: str | None
     era: str | None

@@ -1,12 +1,13 @@
 """Models as Tenuto shows them, alike in every front end."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import Field
 
+from tenuto.runtime.engine.counts import Family, families
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.loop.shelf import Standing
@@ -20,7 +21,13 @@ class CacheAnswer(Shape):
     """A model's KV cache."""
 
     capacity_bytes: int = Field(description="Cache size when every slot is full.")
-    used_bytes: dict[str, int] = Field(description="Bytes in use, by place: `device`, `host`.")
+    used_bytes: dict[str, int] = Field(description="Bytes in use, by place: `device`, `host`, `disk`.")
+    moves: dict[str, int] = Field(description="How often caches of paused conversations moved, by where from and to.")
+    saved_tokens: dict[str, int] = Field(
+        description="Tokens of prompts that were not computed, by what had their cache: `device`, `host`, `disk`, or"
+        " `shared`, another conversation."
+    )
+    snapshots: dict[str, int] = Field(description="What became of caches on disk.")
 
 
 class SamplingAnswer(Shape):
@@ -72,6 +79,9 @@ class ModelAnswer(Shape):
         default=None, description="How tokens are chosen where a request is silent."
     )
     slots: int | None = Field(default=None, description="Conversations kept on the device and worked on at a time.")
+    threads: int | None = Field(
+        default=None, description="Threads of its next step: fewer while other programs want the processors."
+    )
     cache: CacheAnswer | None = None
 
 
@@ -127,6 +137,9 @@ def _loaded(standing: Standing) -> dict[str, Any]:
         more["tool_format"] = model.codec.info.tool_format
     elif not model.info.ranks:
         more["dimensions"] = model.info.width
+    if status.threads:
+        more["threads"] = status.threads
+    counted = families(status.counts)
     return {
         "context_length": model.context,
         "description": backend.description,
@@ -138,5 +151,14 @@ def _loaded(standing: Standing) -> dict[str, Any]:
         "cache": {
             "capacity_bytes": backend.slots * backend.cells * backend.bytes_per_token,
             "used_bytes": {place.value: count for place, count in status.cache_bytes.items()},
+            "moves": counted[Family.MOVES],
+            "saved_tokens": counted[Family.SAVED_TOKENS],
+            "snapshots": _snapshots(counted),
         },
     }
+
+
+def _snapshots(counted: Mapping[Family, Mapping[str, int]]) -> dict[str, int]:
+    """With all causes together."""
+    causes = {"refused": Family.REFUSED, "ignored": Family.IGNORED}
+    return {**counted[Family.SNAPSHOTS], **{name: sum(counted[family].values()) for name, family in causes.items()}}

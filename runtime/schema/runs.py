@@ -23,14 +23,25 @@ class PauseAnswer(Shape):
     question: QuestionAnswer | None = Field(default=None, description="For `input`: what an MCP server asks.")
 
 
+class SamplesAnswer(Shape):
+    """What an MCP server has had the model read and say in the middle of its calls, in tokens."""
+
+    server: str
+    requests: int
+    prompt_tokens: int
+    computed_tokens: int
+    sampled_tokens: int
+
+
 class RunUsageAnswer(Shape):
-    """A run's figures, in tokens."""
+    """A run's figures, in tokens. Those of its samples come on top of the others."""
 
     prompt_tokens: int
     completion_tokens: int
     computed_tokens: int
     cached_tokens: int
     rounds: list[RoundFigures]
+    samples: list[SamplesAnswer] = Field(description="By server, where servers have asked the model.")
 
 
 class RunAnswer(Shape):
@@ -77,6 +88,16 @@ def run_answer(run: Run) -> RunAnswer:
             computed_tokens=answer.run_usage.computed,
             cached_tokens=answer.run_usage.cached,
             rounds=[round_figures(usage) for usage in run.rounds],
+            samples=[
+                SamplesAnswer(
+                    server=server,
+                    requests=of.requests,
+                    prompt_tokens=of.prompt,
+                    computed_tokens=of.computed,
+                    sampled_tokens=of.sampled,
+                )
+                for server, of in run.samples.of.items()
+            ],
         ),
     )
 

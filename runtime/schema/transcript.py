@@ -9,7 +9,16 @@ from typing import Literal
 from pydantic import Field
 
 from tenuto.runtime.http.shape import Shape
-from tenuto.sessions.items import AssistantItem, Attachment, Item, ToolResultItem, UserItem
+from tenuto.sessions.items import (
+    AssistantItem,
+    Attachment,
+    Item,
+    McpPrompt,
+    McpResource,
+    ToolResultItem,
+    UserItem,
+    source_of,
+)
 from tenuto.sessions.session import Session
 from tenuto.tools.host.results import shortened
 
@@ -50,6 +59,7 @@ class ItemAnswer(Shape):
     name: str = Field("", description="The tool whose result it is.")
     is_error: bool = False
     attachments: list[AttachmentAnswer] = Field(default_factory=list)
+    source: McpResource | McpPrompt | None = Field(None, description="What of an MCP server it is.")
 
 
 class TranscriptAnswer(Shape):
@@ -89,6 +99,8 @@ def transcript_answer(session: Session, *, before: int | None = None, limit: int
 
 def _told(index: int, item: Item) -> ItemAnswer:
     plain = ItemAnswer(index=index, kind=item.kind, text=_shortened(item.text))
+    if (source := source_of(item)) is not None:
+        plain = plain.model_copy(update={"source": source})
     match item:
         case UserItem(attachments=attachments) if attachments:
             return plain.model_copy(update={"attachments": _attached(attachments)})

@@ -1,7 +1,7 @@
 """What a person types: messages with line editing, and answers to approvals. Built on prompt_toolkit."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,20 +11,22 @@ from tenuto.runtime.terminal.talk import NOBODY, ApprovalAnswer
 from tenuto.runtime.terminal.words import harmless
 
 if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
     from prompt_toolkit.key_binding import KeyBindings
 
+Suggest = Callable[[str], Iterable[tuple[str, str]]]
+"""What the end of a text may become: that end, and what it may be instead. Called in a worker thread."""
 QUESTION = "  y yes · n no · a always in this chat · d no, and say why > "
 
 
 class Prompt:
-    """Lines with editing, history and completion of commands. A paste of several lines is one message."""
+    """Lines with editing, history and completion. A paste of several lines is one message."""
 
-    def __init__(self, commands: Sequence[str]) -> None:
+    def __init__(self, suggest: Suggest) -> None:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.completion import WordCompleter
 
         self._messages: PromptSession[str] = PromptSession(
-            completer=WordCompleter([*commands], sentence=True),
+            completer=_completer(suggest),
             complete_while_typing=False,
             multiline=True,
             key_bindings=_keys(),
@@ -47,6 +49,10 @@ class Prompt:
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """Ask what an MCP server asks, field by field."""
         return answered(question, self._answers.prompt, click.echo)
+
+    def argument(self, words: str) -> str:
+        """An argument of a prompt, described in words."""
+        return self._answers.prompt(f"  {harmless(words)} > ")
 
     def _why(self) -> str:
         return self._answers.prompt("  what should the model be told > ")
@@ -92,6 +98,17 @@ def _line(question: str) -> str:
     if not line:
         raise EOFError
     return line
+
+
+def _completer(suggest: Suggest) -> "Completer":
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+    from prompt_toolkit.document import Document
+
+    class Suggesting(Completer):
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+            return (Completion(whole, -len(begun)) for begun, whole in suggest(document.text_before_cursor))
+
+    return ThreadedCompleter(Suggesting())
 
 
 def _keys() -> "KeyBindings":

@@ -40,6 +40,11 @@ class Remote:
         self._local_server, self._url, self._key = local_server, url, api_key
         self._http = httpx2.Client(timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S))
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it speaks to the server of a data folder on this machine, as its user."""
+        return self._local_server is not None and self._url is None
+
     def close(self) -> None:
         """Close its connections."""
         self._http.close()
@@ -76,9 +81,13 @@ class Remote:
 
     def sessions(self, *, implicit: bool = False) -> Iterator[dict[str, Any]]:
         """All sessions of the caller, those last used first."""
-        query: dict[str, Any] = {"limit": _PAGE, "implicit": int(implicit)}
+        return self.listed("/v1/sessions", implicit=int(implicit))
+
+    def listed(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """All entries of a list that is told by pages."""
+        query["limit"] = _PAGE
         while True:
-            page = self.get("/v1/sessions", **query)
+            page = self.get(path, **query)
             yield from page["data"]
             if not page["has_more"]:
                 return

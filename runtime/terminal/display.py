@@ -7,6 +7,7 @@ from typing import Any, TextIO
 import click
 
 from tenuto.runtime.terminal.events import Broke, Calling, Returned, Said, Seen
+from tenuto.runtime.terminal.offers import Message
 from tenuto.runtime.terminal.words import arguments_of, harmless, shortened
 
 ARGUMENTS, RESULT = 120, 160
@@ -48,6 +49,13 @@ class Display:
         self._reasoning = False
         click.secho(harmless(text), file=self._beside, **style)
 
+    def attached(self, message: Message) -> None:
+        """What a message brings besides its text."""
+        for server, uri in message.attached:
+            self.note(f"attached: {shortened(uri, ARGUMENTS)} of {server}", dim=True)
+        for word in message.unknown:
+            self.note(f"no such resource, sent as text: {shortened(word, ARGUMENTS)}", fg="yellow")
+
     def problem(self, text: str) -> None:
         """Something went wrong."""
         self.note(f"error: {shortened(text, 2000)}", fg="red")
@@ -79,6 +87,8 @@ class Display:
         match item["kind"]:
             case "system":
                 self.note(f"system: {shortened(item['text'], RESULT)}", dim=True)
+            case "user" if (item.get("source") or {}).get("kind") == "mcp_resource":
+                self.note(f"> @{item['source']['server']}:{item['source']['uri']}", bold=True)
             case "user":
                 self.note(f"> {item['text']}", bold=True)
             case "assistant":

@@ -45,14 +45,24 @@ class Broke:
 Seen = Said | Calling | Returned | Broke
 
 
+@dataclass(frozen=True, slots=True)
+class OfRun:
+    """The stream is that of a run. Where the server had to wait before it began, only the stream's end tells it."""
+
+    run_id: str
+
+
 def events_in(response: Response) -> EventSource:
     """The events of a stream that a server of ours sends. They may be of any size: a tool's result is one."""
     return EventSource(response, max_event_size=None)
 
 
-def of_chunks(events: Iterable[ServerSentEvent]) -> Iterator[Seen]:
+def of_chunks(events: Iterable[ServerSentEvent]) -> Iterator[Seen | OfRun]:
     """From the chunks of a chat completions stream."""
     for data in frames(events):
+        run_id = (data.get("tenuto") or data.get("error") or {}).get("run_id")
+        if run_id is not None:
+            yield OfRun(run_id)
         if "error" in data:
             yield Broke(str(data["error"].get("message", data["error"])))
         elif data.get("type") == "agentic_tool_call_progress":

@@ -69,6 +69,8 @@ def _section(facts: Mapping[str, Any], config: ServerConfig | None) -> Section:
         reason = facts["reason"] or f"it was not ready within {SETTLE_S:g} s"
         section.wrong(reason, remedy(_failure(facts), facts["stderr"], config))
         section.lines = list(facts["stderr"])
+    elif facts["failure"]:
+        section.wrong(facts["reason"], remedy(_failure(facts), facts["stderr"], config), broken=False)
     elif facts["last_error"]:
         section.wrong(
             f"it failed before: {facts['last_error']}", "check the server's own log if this happens often", broken=False

@@ -35,7 +35,7 @@ def login(name: str, no_browser: bool, wait_s: float, **given: Any) -> None:
     """Log in at the MCP server NAME, in a browser on this machine, and keep the login for the runtime."""
     from tenuto.errors import ServerUnreachable
     from tenuto.tools.host.login import login as log_in
-    from tenuto.tools.host.oauth_flow import LoginFailed
+    from tenuto.tools.host.oauth_fetch import LoginFailed
 
     def show(url: str) -> None:
         click.echo(f"To log in at {name}, open:\n\n  {url}\n")

@@ -1,6 +1,7 @@
 """What the doctor sees of models: what each says of itself, and how fast the embedded one runs here."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import anyio
 
@@ -14,7 +15,7 @@ from tenuto.pipelines.loader import LoadSettings, load_any
 from tenuto.runtime.adapted_models import Adapters, misfit
 from tenuto.runtime.config import Settings
 from tenuto.runtime.engine.engine import Engine
-from tenuto.runtime.engine.messages import Failed, Round, RoundUsage, Stopped
+from tenuto.runtime.engine.messages import EngineStatus, Failed, Round, RoundUsage, Stopped
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.models import Model
 from tenuto.runtime.model_loading import available_cores
@@ -40,8 +41,29 @@ def served(remote: Remote) -> list[Section]:
         section.facts["can"] = model.get("capabilities", [])
         if "tool_format" in model:
             section.facts["tool-call format"] = model["tool_format"]
+        section.facts |= _at_work(model)
         sections.append(section)
     return sections
+
+
+def _at_work(model: dict[str, Any]) -> dict[str, Any]:
+    """What a model that is loaded does with its threads and caches."""
+    facts: dict[str, Any] = {}
+    if "threads" in model:
+        facts["threads now"] = model["threads"]
+    cache = model.get("cache")
+    if cache is not None:
+        used = cache.get("used_bytes", {})
+        facts["caches now"] = ", ".join(f"{place} {bytes_text(nbytes)}" for place, nbytes in used.items())
+        named = {
+            "caches moved": "moves",
+            "tokens saved by caches": "saved_tokens",
+            "caches on disk": "snapshots",
+        }
+        for name, key in named.items():
+            told = [f"{label.replace('_', ' ')} {number}" for label, number in cache.get(key, {}).items() if number]
+            facts[name] = ", ".join(told) or "none"
+    return facts
 
 
 def adapters(settings: Settings, names: Sequence[str]) -> list[Section]:
@@ -181,10 +203,16 @@ async def _measure(section: Section, pipeline: Pipeline, engine: EngineClient) -
             "stop what keeps the CPU busy; if nothing does, rebuild llama-cpp-python for this machine",
         )
         return
+    _tell_guesses(section, engine.status)
     first_s = max(usage.first_token_s or usage.total_s, 1e-9)
     rest_s = max(usage.total_s - first_s, 1e-9)
     section.facts["prefill"] = f"{usage.computed / first_s:.0f} tokens/s ({usage.computed} tokens)"
     section.facts["decode"] = f"{(usage.sampled - 1) / rest_s:.0f} tokens/s ({usage.sampled} tokens)"
+
+
+def _tell_guesses(section: Section, status: EngineStatus) -> None:
+    if status.drafted:
+        section.facts["guessed tokens"] = f"{status.accepted} of {status.drafted} were right, each a step saved"
 
 
 async def _round(engine: EngineClient, tokens: list[int]) -> RoundUsage:

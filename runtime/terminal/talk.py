@@ -4,12 +4,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from tenuto.errors import TenutoError
 from tenuto.runtime.terminal.client import Refused, Remote, is_missing, session_path
 from tenuto.runtime.terminal.display import ARGUMENTS, Display
-from tenuto.runtime.terminal.events import events_in, last_number, of_chunks, of_events
+from tenuto.runtime.terminal.events import OfRun, events_in, last_number, of_chunks, of_events
+from tenuto.runtime.terminal.offers import Content
 from tenuto.runtime.terminal.words import arguments_of, shortened
 
 NOBODY = "Nobody is there to approve this call."
@@ -50,9 +52,9 @@ class Talk:
         self.session = session
         self._run_id: str | None = None
 
-    def send(self, text: str) -> Ending:
+    def send(self, content: Content) -> Ending:
         """Send a message and show its answer. Raises TenutoError where the server takes no message."""
-        return self._interruptible(lambda: self._send(text))
+        return self._interruptible(lambda: self._send(content))
 
     def resume(self) -> bool:
         """Show what the session holds and attend to what it waits for; false where it is a new one."""
@@ -83,38 +85,45 @@ class Talk:
             return work()
         except KeyboardInterrupt:
             self._display.note("stopping …", fg="yellow")
-            if self._run_id is not None:
-                # Hanging up has cancelled it as well; the answer tells when the session is free again.
-                with suppress(TenutoError):
-                    self._remote.post(f"/v1/runs/{self._run_id}/cancel")
+            if self._run_id is None:
+                self._display.note("stopped before there was an answer", fg="yellow")
+                return Ending.STOPPED
+            # Hanging up has cancelled it as well; the answer tells when the session is free again.
+            with suppress(TenutoError):
+                self._remote.post(f"/v1/runs/{self._run_id}/cancel")
             self._display.note("stopped; what was said is kept", fg="yellow")
             return Ending.STOPPED
 
-    def _send(self, text: str) -> Ending:
+    def _send(self, content: Content) -> Ending:
         try:
-            return self._begin(text)
+            return self._begin(content)
         except Refused as exc:
             if exc.kind != "session_paused":
                 raise
             self._display.note("an earlier tool call needs an answer first", fg="yellow")
             self._follow(str(exc.data["run_id"]), 0)
-            return self._begin(text)
+            return self._begin(content)
 
-    def _begin(self, text: str) -> Ending:
+    def _begin(self, content: Content) -> Ending:
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": "user", "content": text}],
+            "messages": [{"role": "user", "content": content}],
             "stream": True,
         }
+        if self._remote.is_local:
+            body["roots"] = [str(Path.cwd())]
         if self.session is None:
             body["match"] = "off"
         else:
             body |= {"session_id": self.session, "session_mode": "append"}
         with self._remote.stream("POST", "/v1/chat/completions", body) as response:
-            self._run_id = response.headers["x-tenuto-run-id"]
+            self._run_id = response.headers.get("x-tenuto-run-id")
             for seen in of_chunks(events_in(response)):
-                self._display.show(seen)
-        return self._rest(self._run_id)
+                if isinstance(seen, OfRun):
+                    self._run_id = seen.run_id
+                else:
+                    self._display.show(seen)
+        return Ending.FAILED if self._run_id is None else self._rest(self._run_id)
 
     def _follow(self, run_id: str, after: int) -> Ending:
         """Show a run's events from a number on."""

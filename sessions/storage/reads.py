@@ -90,6 +90,7 @@ def _whole_session(connection: Connection, row: RowMapping) -> Session:
         items=items,
         ledgers=_ledgers(connection, uid),
         server_tools=None if tools is None else _shared(connection, TOOLS, tools).value,
+        server_instructions=json.loads(row["server_instructions"] or "{}"),
         approved=frozenset(json.loads(row["approved"])),
         metadata=json.loads(row["metadata"] or "{}"),
         removed=tuple(json.loads(row["removed"] or "[]")),

@@ -34,6 +34,7 @@ def session_row(session: Session) -> Row:
         "parent_uid": parent.uid if parent else None,
         "parent_at": parent.at if parent else None,
         "server_tools": None if tools is None else TOOLS.of(tools).blob.digest,
+        "server_instructions": json.dumps(dict(session.server_instructions)) if session.server_instructions else None,
         "approved": json.dumps(sorted(session.approved)),
         "open_run": session.open_run,
         "items": len(session.items),
@@ -103,8 +104,11 @@ def progress_text(progress: Mapping[str, Any]) -> str:
     return _compact({**progress})
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+
+
 def _compact(value: Row) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def call_row(call: CallRecord) -> Row:

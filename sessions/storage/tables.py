@@ -56,6 +56,7 @@ sessions = Table(
     Column("parent_uid", String),
     Column("parent_at", Integer),
     Column("server_tools", Text),
+    Column("server_instructions", Text),
     Column("approved", Text, nullable=False),
     Column("open_run", String),
     Column("items", Integer, nullable=False),

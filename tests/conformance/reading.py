@@ -16,7 +16,7 @@ TEXTS = {
 BINARY = "test://static-binary"
 TEMPLATE = "test://template/{id}/data"
 
-_REQUIRED = {
+PROMPTS = {
     "test_simple_prompt": (),
     "test_prompt_with_arguments": ("arg1", "arg2"),
     "test_prompt_with_embedded_resource": ("resourceUri",),
@@ -63,7 +63,7 @@ async def list_prompts(_context: Any, _params: Any) -> t.ListPromptsResult:
             description=f"What the suite calls {name}.",
             arguments=[t.PromptArgument(name=argument, required=True) for argument in arguments],
         )
-        for name, arguments in _REQUIRED.items()
+        for name, arguments in PROMPTS.items()
     ]
     return t.ListPromptsResult(prompts=prompts)
 
@@ -74,7 +74,7 @@ async def get_prompt(_context: Any, params: t.GetPromptRequestParams) -> t.GetPr
         case "test_simple_prompt":
             return _prompt(text("This is a simple prompt for testing."))
         case "test_prompt_with_arguments":
-            said = ", ".join(f"{name}='{given.get(name)}'" for name in _REQUIRED[params.name])
+            said = ", ".join(f"{name}='{given.get(name)}'" for name in PROMPTS[params.name])
             return _prompt(text(f"Prompt with arguments: {said}"))
         case "test_prompt_with_embedded_resource":
             resource = embedded(given["resourceUri"], "text/plain", "Embedded resource content for testing.")

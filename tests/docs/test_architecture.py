@@ -82,7 +82,7 @@ def test_the_scheduler_is_pure_as_the_page_says() -> None:
     tree = ast.parse((ROOT / "runtime" / "engine" / "scheduler.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imported <= {"collections", "collections.abc", "dataclasses"}
+    assert imported <= {"collections", "collections.abc", "dataclasses", "typing", "tenuto.sessions.priority"}
 
 
 def main() -> None:

@@ -18,6 +18,12 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
+def anchors(page: str) -> set[str]:
+    """What a page's headings are called in links to them."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.slow
 def test_the_curl_of_the_readme_answers_as_shown(start: Start, embedded_model: str) -> None:
     server = start(model=embedded_model)
@@ -41,7 +47,9 @@ def test_every_make_target_of_the_readme_is_there() -> None:
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+        page, _, heading = target.partition("#")
+        assert (ROOT / page).exists(), target
+        assert not heading or heading in anchors((ROOT / page).read_text()), target
 
 
 def test_the_mcp_entry_of_the_readme_is_one_that_clients_read() -> None:

@@ -137,7 +137,8 @@ def test_a_server_that_died_while_idle_is_called_once_it_is_back(begin: Begin, t
 
 @pytest.mark.parametrize("trouble", AT_THE_START)
 def test_a_server_that_does_not_start_is_shown_with_its_reason(begin: Begin, trouble: str) -> None:
-    broken = entry(trouble, start_timeout_s=2) if trouble != "missing" else {"command": "no-such-command"}
+    patience = {"start_timeout_s": 2} if AT_THE_START[trouble] == "it was not ready within 2 s" else {}
+    broken = entry(trouble, **patience) if trouble != "missing" else {"command": "no-such-command"}
     server = begin(broken=broken, calm=entry())
     assert ask(server, "calm well") == ("well 0", "completed")
     seen = state(server, "broken")

@@ -14,7 +14,7 @@ SOAK = Path(__file__).parents[2] / "bench" / "soak.py"
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     done = subprocess.run(
-        [sys.executable, str(SOAK), "--seconds", "12", "--sessions", "40"],
+        [sys.executable, str(SOAK), "--minutes", "0.2", "--sessions", "40", "--json"],
         capture_output=True,
         text=True,
         timeout=170,

@@ -28,13 +28,15 @@ def entry(**more: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with three behind it: one is open, one is shown in part and to Ann alone, one not at all."""
+    """A server with four behind it: one is open, one is shown in part and to Ann alone, one not at all, and one keeps
+    its URIs."""
     folder = tmp_path_factory.mktemp("gateway")
     shown = {"tools": ["change"], "prompts": ["greet"], "resources": ["memo://?"], "keys": ["ann"]}
     servers = {
         "open": entry(),
         "part": entry(gateway={**shown, "names": {"change": "alter", "greet": "hello"}}),
         "shut": entry(gateway=False),
+        "kept": entry(gateway={"schemes": ["memo"]}),
     }
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (folder / "tenuto.toml").write_text(
@@ -163,6 +165,35 @@ async def test_a_client_hears_of_prompts_that_came(tmp_path: Path) -> None:
                 assert isinstance(await anext(aiter(news)), PromptsListChanged)
     finally:
         server.close()
+
+
+@pytest.mark.slow
+async def test_a_server_keeps_the_uris_of_the_schemes_that_it_claims(way: tuple[str, str], owner: Server) -> None:
+    async with connected(owner, *way) as client:
+        listed = [each.uri for each in (await client.list_resources()).resources]
+        templates = [each.uri_template for each in (await client.list_resource_templates()).resource_templates]
+        assert await read(client, "memo://b") == "the text of memo://b"
+        assert await read(client, "mcp://open/memo://b") == "the text of memo://b"
+        with pytest.raises(MCPError, match="there is no resource 'memo://none'"):
+            await client.read_resource("memo://none")
+        template = t.ResourceTemplateReference(uri="memo://{name}")
+        name = await client.complete(template, {"name": "name", "value": "x"})
+        called = await client.call_tool("kept__change", {})
+    assert {"memo://a", "mcp://open/memo://a"} < set(listed)
+    assert {"memo://{name}", "mcp://open/memo://{name}"} < set(templates)
+    assert name.completion.values == ["x-ResourceTemplateReference"]
+    assert isinstance(called.content[1], t.ResourceLink)
+    assert called.content[1].uri == "memo://a"
+
+
+def test_a_scheme_is_one_servers_and_none_of_ours() -> None:
+    entries = {name: {"command": "x", "gateway": {"schemes": ["Memo"]}} for name in ("one", "other")}
+    with pytest.raises(ConfigurationError, match=r"'other': gateway\.schemes: 'memo' is that of 'one' already"):
+        parse_mcp_config(json.dumps({"mcpServers": entries}), "mcp.json")
+    for wrong in ("session", "HTTPS", "mcp", "memo:", "memo://", "", "1a", "a b"):
+        text = json.dumps({"mcpServers": {"x": {"command": "x", "gateway": {"schemes": [wrong]}}}})
+        with pytest.raises(ConfigurationError, match="scheme"):
+            parse_mcp_config(text, "mcp.json")
 
 
 def test_a_gateway_entry_that_is_none_is_refused() -> None:

@@ -12,6 +12,7 @@ from mcp.server import Server
 from starlette.requests import Request
 
 from tenuto.runtime.mcp.http import SESSION_ID, Endpoint
+from tenuto.runtime.mcp.standing import IDLE_S, Standing
 from tenuto.sessions.principal import Principal
 
 MOST = 8
@@ -43,6 +44,10 @@ class Client:
         assert answer.status_code == 200, answer.text
         return answer.headers[SESSION_ID]
 
+    async def leave(self, id: str) -> int:
+        """End a connection; the status."""
+        return (await self._http.delete("/mcp", headers={SESSION_ID: id})).status_code
+
     async def stands(self, id: str) -> bool:
         """Whether a connection is still there."""
         return (await self.ask(LIST, id)).status_code == 200
@@ -69,12 +74,24 @@ def waiting() -> Waiting:
 
 
 @pytest.fixture
-async def endpoint(waiting: Waiting) -> AsyncIterator[Endpoint]:
+def ended() -> list[tuple[str, str]]:
+    """The connections of which it was told that they have ended, each with its principal."""
+    return []
+
+
+@pytest.fixture
+async def endpoint(waiting: Waiting, ended: list[tuple[str, str]]) -> AsyncIterator[Endpoint]:
     def principal_of(request: Request) -> Principal:
         return Principal(request.headers["x-principal"])
 
     server: Server[Any] = Server("test", on_list_tools=waiting.list, on_call_tool=waiting.call)
-    made = Endpoint(server, principal_of=principal_of, max_body_bytes=1 << 20, most=MOST)
+    made = Endpoint(
+        server,
+        principal_of=principal_of,
+        max_body_bytes=1 << 20,
+        most=MOST,
+        on_end=lambda principal, id: ended.append((principal, id)),
+    )
     begun, over = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
@@ -135,3 +152,30 @@ async def test_where_all_connections_are_in_use_the_one_who_comes_is_told_when_t
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
     assert answer.json()["error"]["message"].startswith("overloaded: the table of MCP connections is full")
     assert await bob.stands(await bob.connect())
+
+
+async def test_the_end_of_a_connection_is_told_once_and_only_its_own_principal_can_end_it(
+    endpoint: Endpoint, ended: list[tuple[str, str]]
+) -> None:
+    ann, bob = Client(endpoint, "ann"), Client(endpoint, "bob")
+    left, kept = await ann.connect(), await ann.connect()
+    assert await bob.leave(left) == 404
+    assert ended == []
+    assert await ann.leave(left) == 200
+    assert await ann.leave(left) == 404
+    assert ended == [("ann", left)]
+    others = [await bob.connect() for _ in range(MOST)]
+    assert ended[1:] == [("bob", id) for id in others[:1]]
+    assert await ann.stands(kept)
+
+
+def test_a_connection_that_nobody_has_used_for_long_is_told_of_as_ended() -> None:
+    now = 0.0
+    ended: list[tuple[str, str]] = []
+    standing = Standing(lambda: now, MOST, lambda principal, id: ended.append((principal, id)))
+    for id in ("rests", "works"):
+        standing.begin(id, "ann")
+    with standing.in_use("works"):
+        now = IDLE_S
+        standing.forget_ended()
+    assert ended == [("ann", "rests")]

@@ -14,6 +14,7 @@ from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
     AuthorizationParams,
+    IdentityAssertionParams,
     OAuthAuthorizationServerProvider,
     RefreshToken,
     TokenError,
@@ -49,10 +50,18 @@ class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
         self.signing, self.kid = KEY, "first"
         self.jwks: list[dict[str, Any]] = [jwk_of(KEY, "first")]
         self.asked: list[str] = []
+        self.shown: set[str] = set()
+        """The ids of clients that were shown to it."""
+        self.renewals = 0
+        """How often it was asked for one."""
         self.clients: dict[str, OAuthClientInformationFull] = {}
         self.codes: dict[str, AuthorizationCode] = {}
         self.refreshes: dict[str, RefreshToken] = {}
         self.resources: dict[str, str] = {}
+        self.trusted: dict[str, Any] = {}
+        """The public keys of identity providers whose assertions are taken, by their issuers."""
+        self.presented: list[str] = []
+        """The assertions, each of which is good once."""
 
     def token(self, audience: str, *, scope: str | None = "tenuto:run", key: Any = None, **claims: Any) -> str:
         now = int(time.time())
@@ -61,6 +70,7 @@ class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
         return jwt.encode(told, key or self.signing, "RS256", {"kid": self.kid, "typ": "at+jwt"})
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
+        self.shown.add(client_id)
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
@@ -93,6 +103,7 @@ class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
         return self._tokens(client.client_id, authorization_code.scopes, authorization_code.resource or "")
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
+        self.renewals += 1
         return self.refreshes.get(refresh_token)
 
     async def exchange_refresh_token(
@@ -102,6 +113,29 @@ class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
             raise TokenError("invalid_grant")
         resource = self.resources[refresh_token.token]
         return self._tokens(client.client_id, scopes or refresh_token.scopes, resource)
+
+    async def exchange_identity_assertion(
+        self, client: OAuthClientInformationFull, params: IdentityAssertionParams
+    ) -> OAuthToken:
+        is_new = params.assertion not in self.presented
+        self.presented.append(params.assertion)
+        try:
+            issuer = jwt.decode(params.assertion, options={"verify_signature": False})["iss"]
+            claims = jwt.decode(
+                params.assertion,
+                self.trusted[issuer],
+                ["RS256"],
+                audience=self.url,
+                options={"require": ["exp", "sub"]},
+            )
+        except (jwt.PyJWTError, KeyError):
+            raise TokenError("invalid_grant") from None
+        is_grant = jwt.get_unverified_header(params.assertion)["typ"] == "oauth-id-jag+jwt"
+        if not (is_new and is_grant and claims["client_id"] == client.client_id):
+            raise TokenError("invalid_grant")
+        scope = claims.get("scope", "tenuto:run")
+        token = self.token(claims["resource"], scope=scope, sub=claims["sub"], jti=secrets.token_hex(8))
+        return OAuthToken(access_token=token, token_type="Bearer", expires_in=self.lifetime_s, scope=scope)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         return None
@@ -141,7 +175,9 @@ class Authority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
             self.asked.append(request.url.path)
             return JSONResponse({"keys": self.jwks})
 
-        routes = create_auth_routes(self, issuer, client_registration_options=registration)
+        routes = create_auth_routes(
+            self, issuer, client_registration_options=registration, identity_assertion_enabled=True
+        )
         own = [Route("/.well-known/oauth-authorization-server", describe), Route("/jwks", keys)]
         return Starlette(routes=[*own, *routes])
 

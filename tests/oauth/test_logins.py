@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 from tenuto.errors import ConfigurationError
 from tenuto.tools.host import Failure, Host, Status
 from tenuto.tools.host.login import login
-from tenuto.tools.host.oauth_flow import LoginFailed
+from tenuto.tools.host.oauth_fetch import LoginFailed
 from tenuto.tools.host.token_file import Kept, TokenFile
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, kept_in, parse_mcp_config
 from tenuto.tools.spec import CallContext
@@ -32,6 +32,7 @@ from tests.oauth.guarded import guarded as running
 from tests.patience import HANGS_S
 
 pytestmark = pytest.mark.slow
+CLIENT = {"grant": "client_credentials", "client_id": "a"}
 CONTEXT = CallContext("ada", "session", "run", "call")
 
 
@@ -261,7 +262,10 @@ async def test_a_login_whose_answer_names_another_issuer_is_refused(
     ("entry", "header"),
     [
         ({"bearer_command": [sys.executable, "-c", "print('of-a-command')"]}, "Bearer of-a-command"),
-        ({"headersCommand": f"""{sys.executable} -c 'print("{{\\"Authorization\\": \\"Key k\\"}}")'"""}, "Key k"),
+        (
+            {"headersCommand": f"""{sys.executable} -c 'print("{{\\"Authorization\\": \\"Key k-of-a-command\\"}}")'"""},
+            "Key k-of-a-command",
+        ),
     ],
 )
 async def test_headers_come_from_a_command_that_the_file_names(
@@ -270,7 +274,10 @@ async def test_headers_come_from_a_command_that_the_file_names(
     server.accepted.add(header)
     async with Host([config(server, tmp_path, **entry)]) as host:
         await ready(host)
+        echoed = await host.servers[0].call("echo_key", {}, CONTEXT)
     assert set(server.seen) == {header}
+    assert echoed.is_error
+    assert header.split()[1] not in echoed.text
 
 
 async def test_a_command_that_fails_says_so_and_not_what_it_wrote(server: Guarded, tmp_path: Path) -> None:
@@ -284,7 +291,15 @@ async def test_a_command_that_fails_says_so_and_not_what_it_wrote(server: Guarde
 @pytest.mark.parametrize(
     "oauth",
     [
-        {"grant": "client_credentials", "client_id": "a"},
+        CLIENT,
+        {
+            "grant": "client_credentials",
+            "client_id": "a",
+            "issuer": "https://h",
+            "client_secret": "s",
+            "private_key": "k",
+        },
+        {"client_id": "a", "private_key": "k"},
         {"client": "a"},
         {"client_metadata_url": "http://a/b"},
         {"callback_port": 70000},
@@ -293,6 +308,18 @@ async def test_a_command_that_fails_says_so_and_not_what_it_wrote(server: Guarde
 def test_wrong_oauth_settings_are_refused_by_name(oauth: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="oauth"):
         parse_mcp_config(json.dumps({"mcpServers": {"far": {"url": "https://h/mcp", "oauth": oauth}}}), "mcp.json")
+
+
+async def test_a_private_key_that_is_none_is_told_without_it(
+    server: Guarded, authority: Authority, tmp_path: Path
+) -> None:
+    oauth = {**CLIENT, "issuer": authority.url, "private_key": "the-canary"}
+    async with Host([config(server, tmp_path, oauth=oauth)]) as host:
+        await host.settled(HANGS_S)
+        state = host.states[0]
+    assert state.failure is Failure.LOGIN_REQUIRED
+    assert "oauth.private_key is no private key in PEM" in state.reason
+    assert "canary" not in str(state)
 
 
 async def test_no_secret_of_a_login_is_shown(
@@ -339,7 +366,7 @@ def test_the_command_logs_in_and_out_and_a_running_server_notices(
                     break
                 client.get("/health")
                 anyio.run(anyio.sleep, 0.1)
-            assert told["tools"] == ["far__secret"]
+            assert told["tools"] == ["far__secret", "far__other"]
         tokens = Kept.model_validate_json((serving.data_dir / "mcp-tokens" / "far.json").read_bytes()).tokens
         assert tokens is not None
         assert tokens.access_token not in serving.log + json.dumps(told)

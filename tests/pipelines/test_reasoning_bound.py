@@ -27,6 +27,9 @@ class Free:
     def mask(self) -> None:
         return None
 
+    def forced(self) -> tuple[int, ...]:
+        return ()
+
     def accept(self, token: int) -> None:
         del token
 

@@ -55,3 +55,11 @@ def test_a_cycle_that_died_while_it_was_set_aside_is_freed_at_rest(collector: Co
     assert died() is not None
     collector.rest()
     assert died() is None
+
+
+def test_requests_that_are_under_way_are_not_looked_at_time_and_again() -> None:
+    before = gc.get_threshold()
+    collector = Collector()
+    assert gc.get_threshold()[0] > before[0]
+    collector.close()
+    assert gc.get_threshold() == before

@@ -2,6 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tenuto.runtime.engine.counts import COUNTED, families
 from tenuto.runtime.metrics import Metrics, ModelGauges
 
 
@@ -56,8 +57,32 @@ def test_gauges_are_read_at_every_scrape() -> None:
         ("tenuto_cache_bytes", "model=m", "residency=disk"): 0.0,
         ("tenuto_queue_depth", "model=m"): 0.0,
         ("tenuto_steps_total", "model=m"): 0.0,
+        ("tenuto_engine_restarts_total", "model=m"): 0.0,
+        ("tenuto_prefill_slowdown", "model=m"): 0.0,
+        ("tenuto_rounds_interrupted_total", "model=m"): 0.0,
     }
     assert second == first | {("tenuto_queue_depth", "model=m"): 7.0}
+
+
+def test_what_an_engine_counts_of_its_caches_is_shown_by_family() -> None:
+    counted = tuple(range(1, len(COUNTED) + 1))
+    model = ModelGauges(
+        "m", {}, {}, 0, counts={family.value: numbers for family, numbers in families(counted).items()}, threads=2
+    )
+    metrics = Metrics()
+    metrics.watch(lambda: [model])
+    shown = _samples(metrics)
+    assert shown["tenuto_engine_threads", "model=m"] == 2.0
+    assert shown["tenuto_cache_moves_total", "model=m", "move=device_host"] == 1.0
+    assert shown["tenuto_cache_moved_bytes_total", "model=m", "move=device_host"] == 7.0
+    assert set(shown.values()) >= set(map(float, counted)), "none is left out"
+    assert {name for name, *_ in shown} >= {
+        "tenuto_tokens_saved_total",
+        "tenuto_snapshots_total",
+        "tenuto_snapshot_bytes_total",
+        "tenuto_snapshots_refused_total",
+        "tenuto_snapshots_ignored_total",
+    }
 
 
 def test_two_servers_in_a_process_do_not_share_figures() -> None:

@@ -48,7 +48,9 @@ def loader(folder: Path, file: Path, form: str = "hermes", tools: Sequence[ToolS
 
 
 def settings_of(folder: Path, file: Path, form: str = "hermes") -> Settings:
+    """With engines in this process, where it shows what of them is left."""
     return Settings(
+        engine="thread",
         data_dir=folder,
         model=(str(file),),
         tool_format=(("*", form),),

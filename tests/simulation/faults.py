@@ -31,6 +31,13 @@ class Faults:
         """Whether this `step` or `sample` fails."""
         return self._next(what, what) is not None
 
+    def aborts(self) -> float | None:
+        """Whether this step ends the engine, and for how many seconds. The bystander does not feel it."""
+        self._counts["abort"] += 1
+        number = self._counts["abort"]
+        found = next((one for one in self._faults if one.number == number and one.kind == "abort"), None)
+        return None if found is None else found.seconds
+
     def of_call(self) -> tuple[str, float] | None:
         """How this call of a tool goes wrong."""
         fault = self._next("call", *CALLS)

@@ -61,9 +61,9 @@ class Op:
 class Fault:
     """Something that goes wrong at the `number`th occasion of its kind; `seconds` is for what is slow.
 
-    Occasions: commits (`slow`, `fails`, `slow_fails`, `crash_before`, `crash_after`), steps of the engine (`step`),
-    samples (`sample`), calls of tools (`late`, `hangs`, `dies`, `dies_after`, `breaks`). `crash` and `restart` come at
-    a time.
+    Occasions: commits (`slow`, `fails`, `slow_fails`, `crash_before`, `crash_after`), steps of the engine (`step`, and
+    `abort`, which ends the engine for so long), samples (`sample`), calls of tools (`late`, `hangs`, `dies`,
+    `dies_after`, `breaks`). `crash` and `restart` come at a time.
     """
 
     kind: str
@@ -84,9 +84,14 @@ class History:
     haste: float
     ops: tuple[Op, ...]
     faults: tuple[Fault, ...] = field(default=())
+    host_bytes: int = 1 << 20
+    """What caches may take in host memory."""
+    disk_bytes: int = 0
+    """And on the disk; 0: nothing is kept there."""
 
     def __str__(self) -> str:
-        lines = [f"history {self.seed}: {self.slots} slots, haste {self.haste}"]
+        room = f"{self.host_bytes} bytes of host memory and {self.disk_bytes} of disk for caches"
+        lines = [f"history {self.seed}: {self.slots} slots, haste {self.haste}, {room}"]
         lines += [f"  fault: {fault}" for fault in self.faults]
         return "\n".join([*lines, *(f"  {op}" for op in self.ops)])
 
@@ -101,10 +106,13 @@ def make(seed: int) -> History:
         _op(chance, client, number, ids, rush) for client in range(clients) for number in range(chance.randint(2, 6))
     ]
     faults = tuple(_fault(chance) for _ in range(chance.choice((0, 1, 1, 2, 3))))
+    faults += tuple(_aborts(random.Random(f"{seed}/aborts")))
     ops += _bystander(chance)
     speaks = random.Random(f"{seed}/dialects")
     ops = [replace(op, dialect=speaks.choice(DIALECTS)) for op in ops]
-    return History(seed, chance.randint(1, 3), chance.choice((0.0, 0.5, 0.9)), tuple(ops), faults)
+    room = random.Random(f"{seed}/room")
+    host, disk = room.choice((0, 4_000, 20_000, 1 << 20)), room.choice((0, 10_000, 1 << 20))
+    return History(seed, chance.randint(1, 3), chance.choice((0.0, 0.5, 0.9)), tuple(ops), faults, host, disk)
 
 
 def _op(chance: random.Random, client: int, number: int, ids: tuple[str, ...], rush: float) -> Op:
@@ -161,6 +169,11 @@ def _fault(chance: random.Random) -> Fault:
         case _:
             kind = chance.choice(("late", "hangs", "dies", "dies_after", "breaks"))
             return Fault(kind, 1 + chance.randrange(4), seconds)
+
+
+def _aborts(chance: random.Random) -> list[Fault]:
+    ends = chance.choice((0, 0, 1, 1, 2))
+    return [Fault("abort", 1 + int(chance.random() * 60), chance.random()) for _ in range(ends)]
 
 
 def _bystander(chance: random.Random) -> list[Op]:

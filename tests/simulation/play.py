@@ -96,6 +96,7 @@ class Play:
         self.violations: list[str] = []
         self.lines: list[str] = []
         self._trace, self._folder, self._empty = trace, folder, empty
+        self.caches = folder / "caches"
         self._outside = Context()
         self._servers: list[Server] = []
 

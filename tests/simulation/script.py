@@ -1,6 +1,7 @@
 """The model of the simulation: what it answers, and a backend that knows what it was fed and fails as it is told."""
 
 import copy
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -12,6 +13,9 @@ from tenuto.pipelines.constraints import Grammars
 from tenuto.pipelines.scripted import TEMPLATE, LooseCodec, Script, ScriptedBackend, ScriptedTokenizer
 from tenuto.sessions.items import ToolSpec
 from tests.simulation.world import Injected
+
+TOKEN_S = 0.0001
+"""What a token takes: slow enough that what is long is worth to be kept on disk."""
 
 CALLS = {
     "write": ("b__put",),
@@ -78,17 +82,34 @@ def chained(before: int, token: int) -> int:
     return hash((before, token))
 
 
+class Aborted(BaseException):
+    """The engine's process has ended, so that nothing in it goes on, and nothing is told."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+        """Until another one is there."""
+
+
 class FedBackend(ScriptedBackend):
     """The scripted backend. `seen` names every context after each sample: what the model has read, and its answer."""
 
-    def __init__(self, slots: int, seen: set[int], fails: Callable[[str], bool], failed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slots: int,
+        seen: set[int],
+        fails: Callable[[str], bool],
+        failed: Callable[[], None],
+        aborts: Callable[[], float | None] = lambda: None,
+    ) -> None:
         super().__init__(script(slots))
-        self._seen, self._fails_now, self._failed = seen, fails, failed
+        self._seen, self._fails_now, self._failed, self._aborts = seen, fails, failed, aborts
         self._names: dict[int, tuple[int, int]] = {}
 
     def launch(self, rows: Sequence[Row]) -> Any:
         if self._fails_now("step"):
             raise Injected("a step that fails")
+        time.sleep(TOKEN_S * sum(len(row.tokens) for row in rows))
         try:
             return super().launch(rows)
         except GenerationFailed:
@@ -96,6 +117,8 @@ class FedBackend(ScriptedBackend):
             raise
 
     def collect(self, pending: Pending) -> Sampled:
+        if (seconds := self._aborts()) is not None:
+            raise Aborted(seconds)
         rows: Sequence[Row] = pending.rows  # type: ignore[attr-defined]
         samples = [
             RowFailed(Injected("a sample that fails")) if row.sampler is not None and self._fails_now("sample") else one

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from tenuto.errors import StoreFailed
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.sampling_defaults import GREEDY
-from tenuto.runtime.engine.engine import Engine
+from tenuto.runtime.engine.engine import DiskSettings, EngineSettings
 from tenuto.runtime.engine.messages import State
+from tenuto.runtime.engine.snapshots import Limits
+from tenuto.runtime.engine.snapshots.folder import stem_of
 from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.runtime.loop.follower import Follower
@@ -31,6 +33,7 @@ from tenuto.sessions.principal import Principal
 from tenuto.sessions.session import Session
 from tenuto.tools.approvals import Permission, Rules
 from tenuto.tools.registry import CallLimits, Registry
+from tests.simulation.aborting_engine import AbortingEngine
 from tests.simulation.journal import WatchedStore
 from tests.simulation.loop import Process
 from tests.simulation.script import FedBackend, codec
@@ -88,11 +91,19 @@ class Server:
         servers = [Book(name, play.outside) for name in ("b", "g")]
         self.registry = Registry(servers, {one.name: CallLimits(timeout_s=CALL_S) for one in servers})
         await self.registry.refresh()
-        backend = FedBackend(play.history.slots, play.seen, play.faults.fails, play.faults.touch)
         reads = codec()
-        thread = Engine(Pipeline(reads, backend), drive=play.faults.drive_engine)
-        self.engine = EngineClient("scripted", backend.info.slots, thread)
-        models = Models(Fixed([Model("scripted", reads, self.engine, backend.info, play.clock(), GREEDY)]))
+
+        def backend() -> FedBackend:
+            return FedBackend(play.history.slots, play.seen, play.faults.fails, play.faults.touch, play.faults.aborts)
+
+        info = backend().info
+        engine = AbortingEngine(
+            lambda: Pipeline(reads, backend(), cache_identity="simulated"),
+            play.faults.drive_engine,
+            EngineSettings(host_cache_bytes=play.history.host_bytes, disk=self._disk()),
+        )
+        self.engine = EngineClient("scripted", info.slots, engine)
+        models = Models(Fixed([Model("scripted", reads, self.engine, info, play.clock(), GREEDY)]))
         rules = {"b": Rules.all(Permission.AUTO), "g": Rules.all(Permission.ASK)}
         policy = Policy(self.registry, rules)
         services = Services(
@@ -104,6 +115,7 @@ class Server:
             Metrics(),
             Expiries(CLIENT_S, APPROVAL_S),
             play.clock,
+            caches_on_disk=play.caches if play.history.disk_bytes else None,
         )
         try:
             async with Runner(services, Defaults(deadline_s=60.0)) as self.runner:
@@ -112,6 +124,10 @@ class Server:
                 await self._leave.wait()
         finally:
             await self.engine.stop()
+
+    def _disk(self) -> DiskSettings | None:
+        nbytes = self.play.history.disk_bytes
+        return DiskSettings(self.play.caches, Limits(nbytes, nbytes, 1e9, spare_bytes=0)) if nbytes else None
 
     async def stop(self) -> None:
         """As SIGTERM does: let runs come to an end, for a while."""
@@ -155,7 +171,11 @@ class Server:
         return (await self.runner.cancel(Principal(principal), run_id)).status.value
 
     async def delete(self, principal: str, id: str) -> None:
+        uids = [one.uid for one in self.directory._live if (one.principal, one.id) == (principal, id)]
         await self.runner.delete_session(Principal(principal), id)
+        for uid in uids:
+            if any(self.play.caches.glob(f"*/{stem_of(uid)}*")):
+                self.play.wrong(f"session {id} of {principal} was deleted, and its cache is on the disk")
 
     async def fork(self, principal: str, id: str, new: str) -> None:
         await self.runner.fork_session(Principal(principal), id, None, new)

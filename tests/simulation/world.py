@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from tenuto.sessions import ids
 from tenuto.threads import Body, Next
 from tests.simulation.loop import SimulatedLoop
 
@@ -111,6 +112,7 @@ def simulated(loop: SimulatedLoop, chance: random.Random, log: Log) -> Iterator[
     before = [(logger.handlers, logger.propagate) for logger in loggers]
     with (
         mock.patch.object(os, "urandom", chance.randbytes),
+        mock.patch.object(ids, "_DIGITS", ids.Digits()),
         mock.patch.object(time, "time", clock),
         mock.patch.object(time, "monotonic", loop.time),
         mock.patch.object(time, "sleep", loop.pass_time),

@@ -86,7 +86,10 @@ def test_a_running_server_is_asked_for_its_models_and_mcp_servers(start: Start, 
     code, sections, _ = asked(server.folder, "--data-dir", str(server.data_dir))
     assert code == 1
     assert sections["server"]["facts"] == {"url": server.url, "/health": "ok", "/ready": "ready"}
-    assert sections["model model"]["facts"]["backend"] == "a script"
+    facts = sections["model model"]["facts"]
+    assert facts["backend"] == "a script"
+    assert [place.split()[0] for place in facts["caches now"].split(", ")] == ["device", "host", "disk"]
+    assert {facts[name] for name in ("caches moved", "caches on disk")} == {"none"}
     assert sections["speed of the embedded model"]["facts"]["decode"]
     assert sections["MCP server pad"]["problems"] == []
     assert "no database at db.example" in sections["MCP server broken"]["lines"]

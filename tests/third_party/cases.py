@@ -50,6 +50,7 @@ def cases(folder: Path, page: str) -> dict[str, Call]:
         calls |= {
             f"{server}-add": Call(server, "add", {"a": 20, "b": 22}, "42"),
             f"{server}-count": Call(server, "count", {"to": 3}, "counted to 3"),
+            f"{server}-ask": Call(server, "ask_model", {"question": "capital?"}, "Paris"),
             f"{server}-greet": Call(server, "greet", {}, "Hello, Ann."),
         }
     for server in EVERYTHING:
@@ -68,6 +69,11 @@ def cases(folder: Path, page: str) -> dict[str, Call]:
             ),
             f"{server}-logging": Call(server, "toggle-simulated-logging", {}, "simulated"),
             f"{server}-updates": Call(server, "toggle-subscriber-updates", {}, "simulated"),
+            f"{server}-sample": Call(
+                server, "trigger-sampling-request", {"prompt": "capital?", "maxTokens": 20}, "Paris"
+            ),
+            f"{server}-roots": Call(server, "get-roots-list", {}, folder.as_uri()),
+            f"{server}-research": Call(server, "simulate-research-query", {"topic": "pianos"}, "pianos"),
             f"{server}-form": Call(server, "trigger-elicitation-request", {}, "Ann"),
             f"{server}-page": Call(server, "trigger-url-elicitation", {"url": page}, "accept"),
         }

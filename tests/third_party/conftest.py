@@ -78,13 +78,18 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peers]:
         page = stack.enter_context(web_page())
         calls = cases(folder, page)
         config = {
-            "mcpServers": {name: {**entry, "permission": "auto"} for name, entry in entries(folder, stack).items()}
+            "mcpServers": {
+                name: {**entry, "permission": "auto", "sampling": "allow"}
+                for name, entry in entries(folder, stack).items()
+            },
+            "roots": [str(folder)],
         }
         (folder / "mcp.json").write_text(json.dumps(config))
         rules: list[dict[str, Any]] = [
             {"user": name, "calls": [{"name": call.exported, "arguments": call.arguments}]}
             for name, call in calls.items()
         ]
+        rules.append({"user_matches": "capital", "text": "Paris"})
         rules.append({"tool_contains": "", "text": "read: ${tool}"})
         model = script(folder / "model.json", rules, cells=1 << 16)
         server = Server(folder, model, ("--mcp-config", str(folder / "mcp.json")))

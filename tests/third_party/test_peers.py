@@ -7,10 +7,14 @@ from tests.third_party.conftest import Peers
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(1800)]
 
-TOOLS = ("echo", "sum", "structured", "annotated", "env", "links", "reference", "gzip", "long", "logging", "updates")
+TOOLS = (
+    *("echo", "sum", "structured", "annotated", "env", "links", "reference", "gzip", "long", "logging", "updates"),
+    *("sample", "roots", "research"),
+)
 ALONE = (
     *("convert", "log", "status", "fetch", "read", "think"),
     *(f"{server}-{tool}" for server in ("fastmcp2", "fastmcp4") for tool in ("add", "count")),
+    *(f"{server}-ask" for server in ("fastmcp2", "fastmcp4-before")),
     *(f"{server}-{tool}" for server in EVERYTHING for tool in TOOLS),
 )
 

@@ -2,27 +2,40 @@
 
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
 import anyio
+import anyio.to_thread
 from mcp import Client
-from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage
+from mcp.client.session import ClientRequestContext, ElicitationFnT, IncomingMessage, ListRootsFnT, SamplingFnT
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CreateMessageRequestParams,
     ElicitRequestParams,
     ElicitResult,
+    EmptyResult,
     ErrorData,
     Implementation,
+    ListRootsResult,
+    LoggingLevel,
+    RootsListChangedNotification,
+    SamplingCapability,
+    SamplingContextCapability,
+    SamplingToolsCapability,
+    SetLevelRequest,
+    SetLevelRequestParams,
     ToolListChangedNotification,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import to_json
 
 from tenuto import __version__
-from tenuto.tools.host.callbacks import ClientCallbacks
+from tenuto.tools.host.callbacks import ClientCallbacks, Offered, SampleResult
+from tenuto.tools.host.mending import usable
 from tenuto.tools.host.results import to_tool
+from tenuto.tools.host.task_calls import made_as_tasks
 from tenuto.tools.host.transport import Transport
 from tenuto.tools.mcp_entry import Era
 from tenuto.tools.spec import Tool
@@ -34,6 +47,8 @@ MODES: dict[Era, Mode] = {"auto": "auto", "legacy": "legacy", "modern": "auto"}
 
 logger = logging.getLogger(__name__)
 
+LOG_LEVEL: LoggingLevel = "info"
+"""What servers are asked to log at the least."""
 MAX_PAGES = 100
 MAX_TOOLS = 2000
 _LISTEN_AGAIN_S = 5.0
@@ -48,7 +63,9 @@ class Connection:
         self.client = client
         self._transport, self._most_listed_bytes = transport, most_listed_bytes
         self._changed = anyio.Event()
-        self.watcher: Callable[[IncomingMessage], None] | None = None
+        self.made_as_tasks: frozenset[str] = frozenset()
+        """The listed tools that are called as tasks, and in no other way."""
+        self.watchers: list[Callable[[IncomingMessage], None]] = []
         """Told of whatever the server tells unasked."""
 
     @property
@@ -76,14 +93,19 @@ class Connection:
         return self.protocol in MODERN_PROTOCOL_VERSIONS
 
     async def list_tools(self) -> list[Tool]:
-        """All tools, page by page. A listing without an end is cut."""
+        """All tools that can be worked with, page by page. A listing without an end is cut."""
+        return await anyio.to_thread.run_sync(usable, await self._listed())
+
+    async def _listed(self) -> list[Tool]:
         tools: list[Tool] = []
+        self.made_as_tasks = frozenset()
         left = self._most_listed_bytes
         if self.client.server_capabilities.tools is None:
             return tools
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             page = await self.client.list_tools(cursor=cursor)
+            self.made_as_tasks |= made_as_tasks(page.tools)
             for tool in map(to_tool, page.tools):
                 left -= len(tool.spec.description) + len(to_json((tool.spec.parameters, tool.icons, tool.meta)))
                 if left < 0 or len(tools) == MAX_TOOLS:
@@ -94,6 +116,22 @@ class Connection:
             if cursor is None:
                 break
         return tools
+
+    async def tell_roots_changed(self) -> None:
+        """Let the server list the roots again. One of the newer protocol asks for them in each call."""
+        if not self.modern:
+            await self.client.session.send_notification(RootsListChangedNotification())
+
+    def list_again(self) -> None:
+        """Take it that the tools have changed."""
+        self._changed.set()
+
+    async def ask_for_logs(self) -> None:
+        """Let a server of the older protocol log from a level on; one of the newer hears of it in each request."""
+        if not self.modern and self.client.server_capabilities.logging is not None:
+            with suppress(MCPError):  # then it logs what it likes
+                wanted = SetLevelRequest(params=SetLevelRequestParams(level=LOG_LEVEL))
+                await self.client.session.send_request(wanted, EmptyResult)
 
     async def changed(self) -> None:
         """Wait until the server says that its tools have changed; changes since the last wait count as one."""
@@ -122,8 +160,8 @@ class Connection:
         """Hear of changes where the server tells them unasked."""
         if isinstance(message, ToolListChangedNotification):
             self._changed.set()
-        if self.watcher is not None:
-            self.watcher(message)
+        for watcher in self.watchers:
+            watcher(message)
 
 
 @asynccontextmanager
@@ -141,16 +179,25 @@ async def connect(
         for connection in box:
             await connection.take(message)
 
+    offered = Offered() if callbacks is None else callbacks.offered
     client = Client(
         transport.open(),
         mode=mode,
         cache=None,
         client_info=Implementation(name="tenuto", version=__version__),
         message_handler=take,
+        logging_callback=None if callbacks is None else callbacks.logged,
+        log_level=LOG_LEVEL,
         elicitation_callback=None if callbacks is None else _elicitation(callbacks),
+        sampling_callback=_sampling(callbacks) if callbacks is not None and offered.sampling else None,
+        sampling_capabilities=SamplingCapability(
+            tools=SamplingToolsCapability(), context=SamplingContextCapability() if offered.context else None
+        ),
+        list_roots_callback=_roots(callbacks) if callbacks is not None and offered.roots else None,
     )
     async with client:
         box.append(Connection(client, transport, most_listed_bytes))
+        await box[0].ask_for_logs()
         yield box[0]
 
 
@@ -163,5 +210,22 @@ def _elicitation(callbacks: ClientCallbacks) -> ElicitationFnT:
         params: ElicitRequestParams,
     ) -> ElicitResult | ErrorData:
         return await callbacks.elicit(params)
+
+    return answer
+
+
+def _sampling(callbacks: ClientCallbacks) -> SamplingFnT:
+    async def answer(
+        context: ClientRequestContext,  # noqa: ARG001
+        params: CreateMessageRequestParams,
+    ) -> SampleResult | ErrorData:
+        return await callbacks.sample(params)
+
+    return answer
+
+
+def _roots(callbacks: ClientCallbacks) -> ListRootsFnT:
+    async def answer(context: ClientRequestContext) -> ListRootsResult | ErrorData:  # noqa: ARG001
+        return await callbacks.roots()
 
     return answer

@@ -4,8 +4,9 @@ import httpx2
 from mcp import MCPError
 
 from tenuto.tools.host.http_client import refusal
+from tenuto.tools.host.oauth import LoginNeeded
 from tenuto.tools.host.state import Failure
-from tenuto.tools.host.transport import failure_told
+from tenuto.tools.host.transport import failure_told, is_closed
 
 _MOST_CHARACTERS = 300
 
@@ -33,6 +34,8 @@ def failure_of(exc: BaseException) -> Failure:
     match cause(exc):
         case ConnectionEnded():
             return Failure.ENDED
+        case LoginNeeded():
+            return Failure.LOGIN_REQUIRED
         case MCPError() as error:
             return failure_told(error.error)
         case httpx2.HTTPStatusError() as error:
@@ -47,3 +50,9 @@ def failure_of(exc: BaseException) -> Failure:
             return Failure.NOT_EXECUTABLE
         case _:
             return Failure.OTHER
+
+
+def says_closed(exc: BaseException) -> bool:
+    """Whether the SDK says no more than that the connection is closed."""
+    innermost = cause(exc)
+    return isinstance(innermost, MCPError) and is_closed(innermost.error)

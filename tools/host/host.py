@@ -7,6 +7,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from tenuto.tools.host.per_session import PerSession
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS
 from tenuto.tools.host.server import McpServer
 from tenuto.tools.host.state import ServerState
@@ -29,7 +30,10 @@ class Host:
         on_change: Callable[[], None] | None = None,
         max_text: int = MAX_TEXT_CHARACTERS,
     ) -> None:
-        self.servers = tuple(McpServer(config, on_change, max_text) for config in configs)
+        self.servers = tuple(
+            (PerSession if config.instance == "session" else McpServer)(config, on_change, max_text)
+            for config in configs
+        )
         self._tasks: TaskGroup | None = None
 
     @property
@@ -38,9 +42,24 @@ class Host:
         return [server.state for server in self.servers]
 
     @property
+    def instructions(self) -> dict[str, str]:
+        """What each server says to the model of how its tools are used, where its entry lets it."""
+        return {
+            server.name: server.offered.instructions
+            for server in self.servers
+            if server.config.instructions and server.offered.instructions
+        }
+
+    @property
     def limits(self) -> dict[str, CallLimits]:
         """What the registry shall hold each server to."""
         return {server.name: _limits(server.config) for server in self.servers}
+
+    def forget(self, session: str) -> None:
+        """A session, by its uid, is over or was let go from memory: so are the instances that servers had for it."""
+        for server in self.servers:
+            if isinstance(server, PerSession):
+                server.forget(session)
 
     async def settled(self, timeout_s: float) -> bool:
         """Wait until each server's first start has succeeded or failed; false where the time was not enough."""

@@ -1,6 +1,6 @@
 """A server over streamable HTTP, and over the older HTTP with server-sent events."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urljoin, urlsplit
 
@@ -15,6 +15,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest
 from tenuto.tools.host.header_command import CommandAuth
 from tenuto.tools.host.http_client import Wire, words
 from tenuto.tools.host.oauth import OAuth
+from tenuto.tools.host.state import Kind
 from tenuto.tools.host.transport import (
     MAX_MESSAGE_BYTES,
     Fate,
@@ -45,6 +46,11 @@ class HttpTransport:
     def refused(self) -> bool:
         """Whether the server has no route for messages here, as servers of the older transport have none."""
         return self._wire.refused
+
+    @property
+    def login_needed(self) -> str:
+        """Why and how a person must log in, where the server does not take what it was sent last."""
+        return self._wire.login_needed
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Streams, None]:
@@ -97,6 +103,11 @@ class SseTransport:
     """
 
     refused = False
+
+    @property
+    def login_needed(self) -> str:
+        """Why and how a person must log in, where the server does not take what it was sent last."""
+        return self._wire.login_needed
 
     def __init__(self, target: HttpTarget, read_timeout_s: float, auth: httpx2.Auth | None = None) -> None:
         self.ended = anyio.Event()
@@ -210,11 +221,22 @@ def _message(data: str) -> Incoming:
     return received(message)
 
 
-def auth_of(target: StdioTarget | HttpTarget) -> httpx2.Auth | None:
-    """Who says to a server who calls it, besides its headers; the same for all its connections."""
+def kind_of(target: StdioTarget | HttpTarget) -> Kind:
+    """How to speak to a server at first."""
+    if isinstance(target, StdioTarget):
+        return "stdio"
+    return "sse" if target.kind == "sse" else "http"
+
+
+def auth_of(
+    target: StdioTarget | HttpTarget, learn: Callable[[str], None], want_login: Callable[[str], None]
+) -> httpx2.Auth | None:
+    """Who says to a server who calls it, besides its headers; the same for all its connections. `learn` is told of what
+    is sent so, and `want_login` why and how a person must log in, each time that a request is refused for want of it.
+    """
     if not isinstance(target, HttpTarget):
         return None
     if target.command is not None:
-        return CommandAuth(target.command)
+        return CommandAuth(target.command, learn)
     may_log_in = target.oauth is not None and target.oauth.folder is not None
-    return OAuth(target.url, target.oauth) if may_log_in and target.oauth is not None else None
+    return OAuth(target.url, target.oauth, learn, want_login) if may_log_in and target.oauth is not None else None

@@ -15,10 +15,13 @@ from tenuto.tools.host.oauth import LoginNeeded
 from tenuto.tools.host.pinned import PinnedTransport
 from tenuto.tools.host.reading import readable, unreadable
 from tenuto.tools.host.state import Failure
-from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, unsent
+from tenuto.tools.host.subscriptions import MOST_AT_SERVER
+from tenuto.tools.host.transport import MAX_MESSAGE_BYTES, RequestId, lost, refused, unsent
 from tenuto.tools.mcp_config import HttpTarget
 
 _CONNECT_TIMEOUT_S = 30.0
+_CONNECTIONS = httpx2.Limits(max_connections=100 + MOST_AT_SERVER, max_keepalive_connections=20)
+"""To one server: what subscriptions may hold leaves as many to calls as the library's own limit does."""
 _MOST_REDIRECTS = 5
 """One after the other. Those that lead to another server are not followed at all: the SDK sees to that."""
 _SESSION_HEADER = "mcp-session-id"
@@ -38,35 +41,38 @@ class Wire(httpx2.AsyncClient):
     """Sends messages and watches what becomes of them.
 
     `read_timeout_s` bounds the server's silence while an answer is awaited. `refused` is true once the server had no
-    ear for a handshake here, as one has none that speaks another transport.
+    ear for a handshake here, as one has none that speaks another transport. `login_needed` says why and how a person
+    must log in, until the server takes something.
     """
 
     def __init__(self, target: HttpTarget, read_timeout_s: float, auth: httpx2.Auth | None = None) -> None:
         super().__init__(
             headers={"Accept-Encoding": "identity", **target.headers},
             timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=read_timeout_s),
+            limits=_CONNECTIONS,
             transport=None if target.egress is None else PinnedTransport(target.egress),
             max_redirects=_MOST_REDIRECTS,
             auth=auth,
         )
         self.refused = False
+        self.login_needed = ""
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
         """Send it. Of a message that is posted, what goes wrong is told in the response."""
         if request.method != "POST":
             try:
-                response = await super().send(request, stream=stream, **options)
+                response = await self._sent(request, stream=stream, **options)
             except LoginNeeded:
                 return httpx2.Response(HTTPStatus.UNAUTHORIZED, request=request)
             return with_readable_events(response, None) if stream and is_event_stream(response) else response
         method, number = _read(request)
         try:
-            response = await super().send(request, stream=True, **options)
+            response = await self._sent(request, stream=True, **options)
         except _NOT_CONNECTED as exc:
             reason = f"the server cannot be reached: {words(exc)}"
             return _answer(request, None if number is None else unsent(number, reason, Failure.UNREACHABLE))
         except LoginNeeded as exc:
-            failure = None if number is None else unsent(number, str(exc), Failure.LOGIN_REQUIRED)
+            failure = None if number is None else refused(number, str(exc))
             return _answer(request, failure, HTTPStatus.UNAUTHORIZED)
         except httpx2.TransportError as exc:
             return _answer(request, None if number is None else lost(number, f"the connection broke: {words(exc)}"))
@@ -80,6 +86,16 @@ class Wire(httpx2.AsyncClient):
             return with_readable_events(response, number)
         if not stream:
             await response.aread()
+        return response
+
+    async def _sent(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **options)
+        except LoginNeeded as exc:
+            self.login_needed = str(exc)
+            raise
+        if response.is_success:
+            self.login_needed = ""
         return response
 
     async def _looked_at(
@@ -114,7 +130,7 @@ class Wire(httpx2.AsyncClient):
         ping = self.build_request("POST", request.url, headers=headers, json=_PING)
         try:
             response = await super().send(ping, stream=True)
-        except httpx2.TransportError:
+        except (httpx2.TransportError, LoginNeeded):
             return False
         await response.aclose()
         return response.status_code in _NO_SUCH_SESSION

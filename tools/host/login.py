@@ -14,7 +14,8 @@ from mcp.client.auth.utils import extract_scope_from_www_auth, union_scopes
 from mcp.shared.auth import AuthorizationCodeResult
 
 from tenuto.tools.egress import Egress
-from tenuto.tools.host.oauth_flow import LoginFailed, Person, obtain
+from tenuto.tools.host.oauth_fetch import LoginFailed
+from tenuto.tools.host.oauth_flow import Person, obtain
 from tenuto.tools.host.pinned import PinnedTransport
 from tenuto.tools.host.token_file import Kept, TokenFile
 from tenuto.tools.mcp_credentials import OAuthSettings
@@ -116,7 +117,7 @@ async def login(url: str, settings: OAuthSettings, show: Callable[[str], None], 
     assert settings.folder is not None
     file = TokenFile(settings.folder, settings.name, url)
     kept = await file.read()
-    if settings.grant == "client_credentials":
+    if not settings.needs_person:
         await obtain(kept, settings, await _refusal(kept, settings))
     else:
         multi = await _listener(kept, settings)

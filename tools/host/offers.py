@@ -13,10 +13,11 @@ from mcp import MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import (
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     CompleteResult,
     GetPromptResult,
+    InputRequiredResult,
+    InputResponses,
     Prompt,
     PromptListChangedNotification,
     PromptReference,
@@ -28,17 +29,19 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ValidationError
 
-from tenuto.errors import InvalidRequest, NotFound, ToolFailed
+from tenuto.errors import NotFound, ToolFailed
+from tenuto.tools.host.answers import MOST_URI_CHARACTERS, answering
 from tenuto.tools.host.connection import Connection
+from tenuto.tools.host.results import shortened
+from tenuto.tools.host.subscriptions import Subscriptions
 
 MOST = 1000
 """Prompts of a server, and as many resources and templates."""
 MOST_PAGES = 50
 MOST_BYTES = 4 << 20
 """Of the JSON text of one listing."""
-MOST_URI_CHARACTERS = 4096
-MOST_INSTRUCTIONS = 4000
-_LEGACY_NOT_FOUND = -32002
+MOST_INSTRUCTIONS = 4_000
+"""Characters; what goes beyond them is cut."""
 _AGAIN_S = 5.0
 _CHANGES_APART_S = 0.2
 
@@ -76,7 +79,15 @@ class ServerOffers:
         self._name, self._timeout_s = name, timeout_s
         self._connected, self._hidden, self._on_change = connected, hidden, on_change
         self._changed = anyio.Event()
+        self.subscriptions = Subscriptions(name, timeout_s, connected, hidden)
         self.listed = Offers()
+        self.instructions = ""
+        """What it says of how its tools are used, to the model."""
+
+    def meet(self, connection: Connection) -> None:
+        """A connection has been made."""
+        told = self._hidden((connection.client.instructions or "").strip())
+        self.instructions = shortened(told, MOST_INSTRUCTIONS)
 
     def forget(self) -> None:
         """The server could not be started: nothing of it can be had."""
@@ -85,11 +96,12 @@ class ServerOffers:
     async def follow(self, connection: Connection) -> None:
         """List what there is, and again after each change, for as long as the connection lasts."""
         capabilities = connection.client.server_capabilities
-        if capabilities.prompts is None and capabilities.resources is None:
-            self.listed = Offers()
-            return
-        connection.watcher = self._hear
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.subscriptions.follow, connection)
+            if capabilities.prompts is None and capabilities.resources is None:
+                self.listed = Offers()
+                return
+            connection.watchers.append(self._hear)
             tasks.start_soon(self._listen, connection)
             while True:
                 self._changed = anyio.Event()
@@ -101,11 +113,30 @@ class ServerOffers:
         """Read a resource of the server's own name. Raises NotFound, ServerUnreachable, ToolFailed."""
         if len(uri) > MOST_URI_CHARACTERS:
             raise NotFound("resource", uri[:200])
-        return await self._ask(lambda it: it.client.read_resource(uri), NotFound("resource", uri[:200]))
+        missing = NotFound("resource", uri[:200])
+        # Not by the client itself: what it asks in its callbacks would be taken for a question of a call under way.
+        found = await self._ask(lambda it: it.client.session.read_resource(uri, allow_input_required=True), missing)
+        if isinstance(found, InputRequiredResult):
+            raise self._asks_first()
+        return found
 
     async def get(self, name: str, arguments: dict[str, str]) -> GetPromptResult:
-        """Fill a prompt. Raises InvalidRequest, ServerUnreachable, ToolFailed."""
-        return await self._ask(lambda it: it.client.get_prompt(name, arguments), None)
+        """Fill a prompt. Raises InvalidRequest, ServerUnreachable, ToolFailed (also where it asks something first)."""
+        found = await self.get_or_asked(name, arguments)
+        if isinstance(found, InputRequiredResult):
+            raise self._asks_first()
+        return found
+
+    async def get_or_asked(
+        self, name: str, arguments: dict[str, str], responses: InputResponses | None = None, state: str | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        """Fill a prompt, or what is asked first; then it is to be filled again with the responses and the state."""
+        return await self._ask(
+            lambda it: it.client.session.get_prompt(
+                name, arguments, input_responses=responses, request_state=state, allow_input_required=True
+            ),
+            None,
+        )
 
     async def complete(
         self,
@@ -117,18 +148,13 @@ class ServerOffers:
         return await self._ask(lambda it: it.client.complete(reference, argument, known), None)
 
     async def _ask(self, ask: Callable[[Connection], Awaitable[T]], missing: NotFound | None) -> T:
-        try:
-            with anyio.fail_after(self._timeout_s):
-                return await ask(await self._connected())
-        except TimeoutError as exc:
-            raise ToolFailed(f"{self._name} did not answer within {self._timeout_s:g} s", may_have_run=True) from exc
-        except MCPError as exc:
-            told = self._hidden(exc.error.message)[:300]
-            if exc.error.code in (INVALID_PARAMS, _LEGACY_NOT_FOUND):
-                raise (missing or InvalidRequest(f"{self._name}: {told}")) from exc
-            raise ToolFailed(f"{self._name}: {told}", may_have_run=True) from exc
-        except (RuntimeError, ValidationError, anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
-            raise ToolFailed(f"the answer of {self._name} cannot be read", may_have_run=True) from exc
+        with answering(self._name, self._timeout_s, self._hidden, missing):
+            return await ask(await self._connected())
+
+    def _asks_first(self) -> ToolFailed:
+        return ToolFailed(
+            f"{self._name} asks something first, and there is nobody to answer it here", may_have_run=False
+        )
 
     def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, PromptListChangedNotification | ResourceListChangedNotification):

@@ -5,21 +5,18 @@ above all, is in memory only, and for no longer than its run.
 """
 
 import hashlib
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
-import anyio.to_thread
 import httpx2
 from anyio.abc import TaskGroup
 
 from tenuto.errors import InvalidRequest, McpServerFailed, ServerUnreachable, UnsupportedParameter
-from tenuto.sessions.schemas import malformed, oversize
 from tenuto.sessions.shares import Shares
-from tenuto.sessions.tool_limits import MOST_DESCRIPTION, MOST_TOOL_BYTES
+from tenuto.sessions.tool_limits import MOST_TOOL_BYTES
 from tenuto.tools.egress import Egress
 from tenuto.tools.host.host import Host
 from tenuto.tools.host.state import Status
@@ -32,8 +29,6 @@ MOST_SERVERS = 256
 START_S = 20.0
 """Until a server has listed its tools."""
 RETRY_AFTER_S = 5.0
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class Requested:
         self._closing.set()
         self._one_at_a_time = anyio.Lock()
         self.tools: Sequence[Exported] = ()
-        """What they have listed, but for what nobody could work with."""
+        """What they have listed."""
         self.run: str | None = None
         """The run that has it."""
 
@@ -112,7 +107,7 @@ class Requested:
                 why = state.reason or f"it was not ready within {START_S:g} s"
                 raise McpServerFailed(server.label, why, server.param)
         await self.registry.refresh()
-        self.tools = await anyio.to_thread.run_sync(_usable, self.registry.list())
+        self.tools = self.registry.list()
 
 
 class RequestedServers:
@@ -226,18 +221,3 @@ class RequestedServers:
 def _config(server: RequestedServer, egress: Egress) -> ServerConfig:
     target = HttpTarget(server.url, server.headers, egress=egress)
     return ServerConfig(server.label, target, start_timeout_s=START_S, most_listed_bytes=MOST_TOOL_BYTES, may_ask=False)
-
-
-def _usable(tools: Sequence[Exported]) -> list[Exported]:
-    """The tools that a model can be shown and a call can be held to: their servers are strangers."""
-    return [tool for tool in tools if _is_usable(tool)]
-
-
-def _is_usable(tool: Exported) -> bool:
-    schema = tool.spec.parameters
-    problem = oversize(schema) or malformed(schema)
-    if len(tool.spec.description) > MOST_DESCRIPTION:
-        problem = f"its description has more than {MOST_DESCRIPTION} characters"
-    if problem is not None:
-        logger.warning("the tool %s of a request's server is left out: %s", tool.name, problem)
-    return problem is None

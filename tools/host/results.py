@@ -46,7 +46,7 @@ def to_tool(tool: McpTool) -> Tool:
 
 def to_result(result: CallToolResult, limit: int = MAX_TEXT_CHARACTERS) -> ToolResult:
     """A call's result. `limit` bounds the text, and the structured content by its JSON text."""
-    text = "\n".join(_content_text(block) for block in result.content)
+    text = "\n".join(content_text(block) for block in result.content)
     structured = result.structured_content
     if structured is not None:
         as_json = json.dumps(structured, ensure_ascii=False)
@@ -104,14 +104,15 @@ def _attachment(block: ContentBlock) -> Attachment | None:
     return None
 
 
-def _content_text(block: ContentBlock) -> str:
+def content_text(block: ContentBlock) -> str:
+    """A block as a model reads it."""
     match block:
         case TextContent():
             return block.text
         case ImageContent():
-            return f"[image: {block.mime_type}, {_decoded_bytes(block.data)} bytes]"
+            return f"[image: {block.mime_type}, {decoded_bytes(block.data)} bytes]"
         case AudioContent():
-            return f"[audio: {block.mime_type}, {_decoded_bytes(block.data)} bytes]"
+            return f"[audio: {block.mime_type}, {decoded_bytes(block.data)} bytes]"
         case ResourceLink():
             size = "" if block.size is None else f", {block.size} bytes"
             return f"[resource: {block.uri}, {block.mime_type or 'type unknown'}{size}]"
@@ -119,7 +120,7 @@ def _content_text(block: ContentBlock) -> str:
             # Servers answer "read this file" so: without the text the model would have nothing.
             return f"[resource: {resource.uri}]\n{resource.text}"
         case EmbeddedResource(resource=BlobResourceContents() as resource):
-            size = f"{_decoded_bytes(resource.blob)} bytes"
+            size = f"{decoded_bytes(resource.blob)} bytes"
             return f"[resource: {resource.uri}, {resource.mime_type or 'type unknown'}, {size}]"
     return _unknown(block)
 
@@ -128,5 +129,6 @@ def _unknown(block: Any) -> str:
     return f"[content of the kind {type(block).__name__}]"
 
 
-def _decoded_bytes(base64_text: str) -> int:
+def decoded_bytes(base64_text: str) -> int:
+    """How many bytes a text in base64 stands for."""
     return len(base64_text) * 3 // 4 - base64_text[-2:].count("=")

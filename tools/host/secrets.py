@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tenuto.tools.mcp_config import HttpTarget, StdioTarget
 
 HIDDEN = "***"
+_MOST_LEARNED = 32
 _LEAST_CHARACTERS = 4
 """Shorter values are no secrets, and every line has them in it."""
 _NO_SECRETS = frozenset({"true", "false", "none", "null", "auto", "bearer", "basic", "token"})
@@ -21,22 +22,35 @@ _FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}")
 
 
 class Secrets:
-    """The values of a target's environment, headers and URL, and what of its arguments is one by its name or form."""
+    """The values of a target's environment, headers, URL and login, and what of its arguments is one by its name or
+    form."""
 
     def __init__(self, target: StdioTarget | HttpTarget) -> None:
-        words = {word for value in _values(target) for word in (value, *value.split())}
-        secret = (word for word in words if len(word) >= _LEAST_CHARACTERS and word.lower() not in _NO_SECRETS)
-        self._words = sorted(secret, key=len, reverse=True)
+        self._words = _secret_words(_values(target))
+        self._learned: dict[str, None] = {}
+
+    def learn(self, value: str) -> None:
+        """What is sent from now on is a secret too, as a token that was renewed; the last few are known."""
+        for word in _secret_words([value]):
+            self._learned.pop(word, None)
+            self._learned[word] = None
+        for word in list(self._learned)[:-_MOST_LEARNED]:
+            del self._learned[word]
 
     def hidden(self, text: str) -> str:
         """The text without them."""
-        for word in self._words:
+        for word in sorted((*self._words, *self._learned), key=len, reverse=True):
             text = text.replace(word, HIDDEN)
         return text
 
     def hidden_in(self, lines: Iterable[str]) -> tuple[str, ...]:
         """The lines without them."""
         return tuple(self.hidden(line) for line in lines)
+
+
+def _secret_words(values: Iterable[str]) -> list[str]:
+    words = {word for value in values for word in (value, *value.split())}
+    return [word for word in words if len(word) >= _LEAST_CHARACTERS and word.lower() not in _NO_SECRETS]
 
 
 def _values(target: StdioTarget | HttpTarget) -> Iterator[str]:
@@ -46,6 +60,8 @@ def _values(target: StdioTarget | HttpTarget) -> Iterator[str]:
         return
     yield from target.headers.values()
     yield from _of_url(target.url)
+    if target.oauth is not None:
+        yield from target.oauth.secrets
     if target.egress is not None:  # what a request brings is not the operator's, and some are secret by their path
         yield urlsplit(target.url).path
 

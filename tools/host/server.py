@@ -11,31 +11,23 @@ from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
 from tenuto.errors import ServerUnreachable, ToolFailed
-from tenuto.tools.asking import off_the_clock
 from tenuto.tools.gateway import Gateway
+from tenuto.tools.host.backoff import Backoff
 from tenuto.tools.host.calls import ServerCalls
 from tenuto.tools.host.connection import MODES, Connection, Mode, connect
-from tenuto.tools.host.failures import ConnectionEnded, cause, failure_of, reason
-from tenuto.tools.host.http import HttpTransport, SseTransport, auth_of
-from tenuto.tools.host.oauth import OAuth
+from tenuto.tools.host.failures import ConnectionEnded, failure_of, reason, says_closed
+from tenuto.tools.host.http import HttpTransport, SseTransport, auth_of, kind_of
+from tenuto.tools.host.oauth import LoginNeeded, OAuth
 from tenuto.tools.host.offers import ServerOffers
 from tenuto.tools.host.results import MAX_TEXT_CHARACTERS, to_result
 from tenuto.tools.host.secrets import Secrets
-from tenuto.tools.host.state import Failure, Kind, ServerState, Status
+from tenuto.tools.host.state import Failure, ServerState, Status
 from tenuto.tools.host.stderr_tail import StderrTail
 from tenuto.tools.host.stdio import StdioTransport
 from tenuto.tools.host.transport import Fate, Transport, fate_of, is_closed
 from tenuto.tools.mcp_config import HttpTarget, ServerConfig, StdioTarget
 from tenuto.tools.spec import CallContext, Tool, ToolResult
 
-FIRST_DELAY_S = 0.5
-MAX_DELAY_S = 30.0
-REFUSED_DELAY_S = 300.0
-"""Between tries of a server that refuses our key: somebody must change something first."""
-STEADY_S = 10.0
-"""A connection that lasted so long was a good one: after its end the delays begin anew."""
-PATIENCE_S = 2.0
-"""A call waits for a server that is tried again within this time, and fails at once otherwise."""
 MAX_TRIES = 3
 """Of one call: it is made again only where it cannot have had an effect, or may have it twice."""
 
@@ -63,16 +55,16 @@ class McpServer:
         self._tools: list[Tool] = []
         self._repeatable: frozenset[str] = frozenset()
         self._secrets = Secrets(config.target)
-        self._auth = auth_of(config.target)
-        self._calls = ServerCalls(config.name)
+        self._auth = auth_of(config.target, self._secrets.learn, self._want_login)
+        self._login_wanted = anyio.Event()
+        self._calls = ServerCalls(config, self._secrets.hidden)
         self._mode: Mode = MODES[config.era]
         self._ended_early = False
         self._refused = False
         self._refusal = ""
-        self._delay_s = 0.0
-        self._try_at = 0.0
+        self._backoff = Backoff()
         self._moved = anyio.Event()
-        self._kind = _kind(config)
+        self._kind = kind_of(config.target)
         self.offered = ServerOffers(self.name, config.timeout_s, self._connected, self._secrets.hidden, self._on_change)
         status = Status.DISABLED if config.disabled else Status.STARTING
         self._state = ServerState(self.name, status, transport=self._kind)
@@ -120,7 +112,7 @@ class McpServer:
         asked = False
         try:
             with anyio.fail_after(limit) as scope:
-                context = replace(context, ask=off_the_clock(context.ask, scope))
+                context = context.timed_by(scope)
                 for tries_left in reversed(range(MAX_TRIES)):
                     connection = await self._connected()
                     may_repeat, asked = name in self._repeatable, True
@@ -141,7 +133,7 @@ class McpServer:
     def prepare(self) -> None:
         """It is about to be run, for the first time or again: calls wait for it from now on."""
         if not self.config.disabled:
-            self._delay_s = self._try_at = 0.0
+            self._backoff.reset()
             self._move(replace(self._state, status=Status.STARTING, reason=""))
 
     async def run(self) -> None:
@@ -158,14 +150,16 @@ class McpServer:
                 # Whatever a foreign program makes the SDK raise ends here: the other servers share our task group.
                 except Exception as exc:
                     if not self._falls_back(exc):
-                        failure = Failure.NO_ENDPOINT if self._refused or self._refusal else failure_of(exc)
-                        self._failed(self._explained(exc), failure, anyio.current_time() - began)
+                        failure = failure_of(exc)
+                        if failure is not Failure.LOGIN_REQUIRED and (self._refused or self._refusal):
+                            failure = Failure.NO_ENDPOINT
+                        self._failed(self._explained(exc, failure), failure, anyio.current_time() - began)
         finally:
             self._move(replace(self._state, status=Status.STOPPED, reason="the runtime is stopping", tools=0))
 
     async def _rest(self) -> None:
         """Until the next try is due, or somebody has logged in for it."""
-        with anyio.CancelScope(deadline=self._try_at):
+        with anyio.CancelScope(deadline=self._backoff.at):
             if self._state.failure is Failure.LOGIN_REQUIRED and isinstance(self._auth, OAuth):
                 await self._auth.changed()
             else:
@@ -186,12 +180,14 @@ class McpServer:
                     await self._serve(connection, tools, transport)
             raise TimeoutError(f"it was not ready within {self.config.start_timeout_s:g} s")
         except Exception as exc:
-            if self._connection is None and transport.ended.is_set() and _is_closed(exc):
+            if self._connection is None and transport.login_needed:  # the SDK goes on with the older protocol
+                raise LoginNeeded(transport.login_needed) from exc
+            if self._connection is None and transport.ended.is_set() and says_closed(exc):
                 raise ConnectionEnded(transport.ending) from exc  # the SDK only says that it was closed
             raise
         finally:
             self._ended_early = self._connection is None and transport.ended.is_set()
-            self._refused = self._connection is None and transport.refused
+            self._refused = self._connection is None and transport.refused and not transport.login_needed
             self._connection = None
 
     async def _serve(self, connection: Connection, tools: Sequence[Tool], transport: Transport) -> None:
@@ -199,13 +195,15 @@ class McpServer:
             raise ConnectionError(f'it speaks {connection.protocol}, but its entry says "era": "modern"')
         if self.config.era == "auto":
             self._mode = "auto" if connection.modern else "legacy"
-        self._connection, self._refusal = connection, ""
+        self._connection, self._refusal, self._login_wanted = connection, "", anyio.Event()
+        self.offered.meet(connection)
         self._take(tools)
         self._move(replace(self._state, status=Status.READY, reason="", failure=None, protocol=connection.protocol))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow, connection)
             tasks.start_soon(connection.listen)
             tasks.start_soon(self.offered.follow, connection)
+            tasks.start_soon(self._mind_logins, connection)
             await transport.ended.wait()
             tasks.cancel_scope.cancel()
         raise ConnectionEnded(transport.ending)
@@ -218,10 +216,26 @@ class McpServer:
                 with anyio.fail_after(self.config.start_timeout_s):
                     tools = await connection.list_tools()
             except (MCPError, ValidationError, TimeoutError) as exc:
-                logger.warning("the MCP server %s could not list its tools again: %s", self.name, exc)
+                why = self._secrets.hidden(reason(exc))
+                logger.warning("the MCP server %s could not list its tools again: %s", self.name, why)
             else:
                 self._take(tools)
                 self._move(self._state)
+
+    def _want_login(self, why: str) -> None:
+        """A request was refused for want of a login. Others may be taken, so the connection stays."""
+        if self._state.status is Status.READY:
+            self._move(replace(self._state, reason=self._secrets.hidden(why), failure=Failure.LOGIN_REQUIRED))
+            self._login_wanted.set()
+
+    async def _mind_logins(self, connection: Connection) -> None:
+        """Once somebody has logged in for what was refused, that is no more said, and the tools are listed anew."""
+        while isinstance(self._auth, OAuth):
+            await self._login_wanted.wait()
+            await self._auth.changed()
+            self._login_wanted = anyio.Event()
+            self._move(replace(self._state, reason="", failure=None))
+            connection.list_again()
 
     def _take(self, tools: Sequence[Tool]) -> None:
         self._tools = [*tools]
@@ -255,13 +269,13 @@ class McpServer:
             self._mode = MODES[self.config.era]
         return False
 
-    def _explained(self, exc: Exception) -> str:
+    def _explained(self, exc: Exception, failure: Failure) -> str:
         """Why it failed, in words without secrets. After a failed start the next one begins with the newest way."""
         why = reason(exc)
         if self._state.status is Status.STARTING:
-            if self._refusal:
+            if self._refusal and failure is not Failure.LOGIN_REQUIRED:
                 why = f"it supports neither streamable HTTP ({self._refusal}) nor SSE ({why})"
-            self._kind, self._refusal = _kind(self.config), ""
+            self._kind, self._refusal = kind_of(self.config.target), ""
             self._state = replace(self._state, transport=self._kind)
         return self._secrets.hidden(why)
 
@@ -269,16 +283,13 @@ class McpServer:
         if self._state.status is not Status.READY:
             self._take([])
             self.offered.forget()
-        elif lasted_s >= STEADY_S:
-            self._delay_s = 0.0
-        self._try_at = anyio.current_time() + self._delay_s
+            lasted_s = 0.0
+        delay_s = self._backoff.fail(failure, lasted_s)
         # A server that stays away with one reason is told of once.
         level = logging.DEBUG if why == self._state.reason else logging.WARNING
-        logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, self._delay_s)
+        logger.log(level, "the MCP server %s: %s; next try in %g s", self.name, why, delay_s)
         for line in self.stderr[-5:]:
             logger.log(level, "the MCP server %s wrote: %s", self.name, line)
-        longest = REFUSED_DELAY_S if failure in (Failure.UNAUTHORIZED, Failure.LOGIN_REQUIRED) else MAX_DELAY_S
-        self._delay_s = min(max(self._delay_s * 2, FIRST_DELAY_S), longest)
         restarts = self._state.restarts + 1
         state = replace(self._state, status=Status.WAITING, reason=why, last_error=why, failure=failure)
         self._move(replace(state, restarts=restarts))
@@ -294,7 +305,7 @@ class McpServer:
         """The live connection; waits for one that is near."""
         while self._connection is None or self._connection.ended:
             status = self._state.status
-            near = status is Status.WAITING and self._try_at - anyio.current_time() <= PATIENCE_S
+            near = status is Status.WAITING and self._backoff.is_near
             if status not in (Status.STARTING, Status.READY) and not near:
                 why = self._state.reason or status.value
                 raise ServerUnreachable(f"the MCP server {self.name} is not connected: {why}")
@@ -310,39 +321,27 @@ class McpServer:
             fate = fate_of(exc.error)
             if fate is Fate.UNSENT:
                 raise _Unsent(self._secrets.hidden(exc.error.message)) from exc
+            if fate is Fate.REFUSED:
+                why = self._secrets.hidden(exc.error.message)
+                raise ServerUnreachable(f"{self.name} did not take the call of {name}: {why}") from exc
             gone = fate is None and exc.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT)
             if gone or fate is Fate.LOST or self._connection is not connection:
                 failed = self._lost(name, connection, exc.error.message)
                 if is_closed(exc.error):
                     connection.give_up()
                 raise failed from exc
-            return ToolResult(f"Error: {exc.message}", is_error=True)
+            return ToolResult(f"Error: {self._secrets.hidden(exc.message)}", is_error=True)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as exc:
             raise self._lost(name, connection) from exc
         except (RuntimeError, ValidationError) as exc:
             if self._connection is not connection:
                 raise self._lost(name, connection) from exc
-            logger.warning(
-                "the MCP server %s answered %s with what it did not declare: %s", self.name, name, reason(exc)
-            )
-            first_line = str(exc).partition("\n")[0][:300]
-            text = f"Error: {name} ran, but its result does not match its output schema: {first_line}"
+            why, first_line = map(self._secrets.hidden, (reason(exc), str(exc).partition("\n")[0]))
+            logger.warning("the MCP server %s answered %s with what it did not declare: %s", self.name, name, why)
+            text = f"Error: {name} ran, but its result does not match its output schema: {first_line[:300]}"
             return ToolResult(text, is_error=True)
 
     def _lost(self, name: str, connection: Connection, told: str = "") -> ToolFailed:
         why = self._secrets.hidden(connection.ending if connection.ended else told)
         ended = f"the connection to {self.name} ended during the call of {name}{f' ({why})' if why else ''}"
         return ToolFailed(f"{ended}; it may have had an effect", may_have_run=True)
-
-
-def _kind(config: ServerConfig) -> Kind:
-    """How to speak to it at first."""
-    if isinstance(config.target, StdioTarget):
-        return "stdio"
-    return "sse" if config.target.kind == "sse" else "http"
-
-
-def _is_closed(exc: BaseException) -> bool:
-    """Whether the SDK says no more than that the connection is closed."""
-    innermost = cause(exc)
-    return isinstance(innermost, MCPError) and is_closed(innermost.error)

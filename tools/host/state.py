@@ -31,7 +31,7 @@ class Failure(StrEnum):
     UNREACHABLE = "unreachable"
     UNAUTHORIZED = "unauthorized"
     LOGIN_REQUIRED = "login_required"
-    """A person must log in there; its state says by which command."""
+    """A person must log in there; its state says by which command. One that is ready takes some requests without."""
     NO_ENDPOINT = "no_endpoint"
     """Something answers at its address, but not as an MCP server does."""
     TIMED_OUT = "timed_out"
@@ -40,8 +40,8 @@ class Failure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """A server for people to read. `reason` and `failure` say why it is not ready; `restarts` counts starts after the
-    first.
+    """A server for people to read. `reason` and `failure` say why it is not ready, or which login it wants of one that
+    is; `restarts` counts starts after the first.
 
     `last_error` is why a start or a connection failed last, also after it has come back.
     """

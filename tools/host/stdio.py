@@ -35,6 +35,7 @@ class StdioTransport:
     """One child process. What it writes beside messages goes to `tail`."""
 
     refused = False
+    login_needed = ""
 
     def __init__(self, target: StdioTarget, tail: StderrTail) -> None:
         self.ended = anyio.Event()
@@ -168,12 +169,40 @@ async def _stop(process: Process) -> None:
     with suppress(*_GONE), anyio.move_on_after(_GRACE_S):
         await process.stdin.aclose()
     if await _exited(process, _GRACE_S):
+        await _end_descendants(process)
         return
     # The leader is not reaped yet, so its id is still that of its group.
     _signal_group(process, signal.SIGTERM)
     await _exited(process, _GRACE_S)
     _signal_group(process, signal.SIGKILL)
     await _exited(process, _GRACE_S)
+
+
+async def _end_descendants(process: Process) -> None:
+    """End what a program that has ended by itself left behind."""
+    deadline = anyio.current_time() + _GRACE_S
+    number = signal.SIGTERM
+    while _signal_orphans(process, number):
+        number = signal.SIGTERM if anyio.current_time() < deadline else signal.SIGKILL
+        if anyio.current_time() > deadline + _GRACE_S:
+            return  # they cannot be ended
+        await anyio.sleep(_POLL_S)
+
+
+def _signal_orphans(process: Process, number: signal.Signals) -> bool:
+    """Send a signal to a group whose leader is gone; whether there was anybody.
+
+    While a group has members, its id is no new process's. If there is a process of that id, then the group was empty.
+    """
+    try:
+        os.kill(process.pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+            return True
+    return False
 
 
 def _signal_group(process: Process, number: signal.Signals) -> None:

@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
-from tenuto.tools.host.mending import mend_listing
+from tenuto.tools.host.mending import mend_listing, mend_task
 from tenuto.tools.host.state import Failure
 
 Incoming = SessionMessage | Exception
@@ -31,6 +31,8 @@ class Fate(StrEnum):
 
     UNSENT = "unsent"
     """It has certainly not reached the server, or was refused unseen: it may be made again without harm."""
+    REFUSED = "refused"
+    """It was refused unseen for want of a login. What needs none is taken still, on the same connection."""
     LOST = "lost"
     """It may have reached the server."""
     ANSWERED = "answered"
@@ -47,6 +49,10 @@ class Transport(Protocol):
     def refused(self) -> bool:
         """Whether the server answers, but does not know this way of speaking to it."""
 
+    @property
+    def login_needed(self) -> str:
+        """Why and how a person must log in, where that was the last that the server let us know; else empty."""
+
     def open(self) -> AbstractAsyncContextManager[Streams]:
         """The two streams, for as long as the block lasts. Entered and left in one task."""
 
@@ -61,11 +67,19 @@ def unsent(request: RequestId, reason: str, failure: Failure = Failure.OTHER) ->
     return _closed(request, reason, Fate.UNSENT, failure)
 
 
+def refused(request: RequestId, reason: str) -> JSONRPCError:
+    """The answer to a request for which somebody must log in first."""
+    return _closed(request, reason, Fate.REFUSED, Failure.LOGIN_REQUIRED)
+
+
 def received(message: JSONRPCMessage) -> SessionMessage:
     """A message as it came from a server, as the SDK shall see it."""
     match message:
         case JSONRPCResponse():
             mend_listing(message.result)
+            mend_task(message.result)
+            # Since 2026-07-28 a result without it is a complete one, which the SDK would refuse; before, it is unknown.
+            message.result.setdefault("resultType", "complete")
         case JSONRPCError():
             message = marked(message, Fate.ANSWERED)
     return SessionMessage(message)

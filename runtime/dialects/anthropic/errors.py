@@ -5,7 +5,6 @@ https://docs.anthropic.com/en/api/errors
 
 from collections.abc import Mapping
 from typing import Any, Literal
-from uuid import uuid4
 
 from pydantic import ConfigDict, Field
 
@@ -51,6 +50,7 @@ from tenuto.errors import (
 )
 from tenuto.runtime.http.errors import ErrorForm, ErrorTable, Problem, WireError
 from tenuto.runtime.http.shape import Shape
+from tenuto.sessions.ids import new_hex
 
 REQUEST_ID_HEADER = "request-id"
 
@@ -137,7 +137,7 @@ class MessagesError(Shape):
 
 def new_request_id() -> str:
     """An id for a request, for whoever looks for it in what the client has kept."""
-    return f"req_{uuid4().hex[:24]}"
+    return f"req_{new_hex(24)}"
 
 
 def _body(problem: Problem, entry: WireError) -> MessagesError:

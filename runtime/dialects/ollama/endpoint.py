@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.dialects.ollama import raw
@@ -60,9 +61,9 @@ class Answers:
 
     async def _run(self, request: Request, form: Form, asked: Asked, turn: Turn) -> Response:
         began = time.monotonic()
-        if asked.stream and not self.runner.models.is_loaded(turn.model):
+        if asked.stream and (turn.names_offers or not self.runner.models.is_loaded(turn.model)):
             return self._late(form, asked, turn, began)
-        run = await self._begin(turn)
+        run = await while_there(request.receive, turn, partial(self._begin, turn))
         if asked.stream:
             return self._stream(form, asked, run, began)
         lines = Lines(form, run.model, run.created_at, shows_thinking=asked.shows_thinking)
@@ -73,7 +74,10 @@ class Answers:
             return await self.runner.start(turn)
 
     def _late(self, form: Form, asked: Asked, turn: Turn, began: float) -> Response:
-        """The stream of an answer whose model has to be loaded first. What keeps it alive is a line without text."""
+        """The stream of an answer for which a model has to be loaded first, or an MCP server asked.
+
+        What keeps it alive is a line without text.
+        """
 
         async def start() -> LineStream:
             return self._stream(form, asked, await self._begin(turn), began)
@@ -109,8 +113,8 @@ async def _unstreamed(request: Request, run: Follower, lines: Lines, began: floa
 
 async def _frames(run: Follower, lines: Lines, began: float) -> AsyncGenerator[bytes, None]:
     try:
-        async for _, event in run.events():
-            yield lines.encode(event)
+        async for events in run.batches():
+            yield b"".join(map(lines.encode, events))
         yield lines.closing(run.snapshot(), time.monotonic() - began)
     except TenutoError as exc:
         yield lines.failure(exc)

@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.dialects.ollama.wire import OllamaCall, OllamaMessage
 from tenuto.runtime.schema.base64 import expect_base64
+from tenuto.runtime.schema.mcp_parts import named_items
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -23,12 +24,19 @@ _KINDS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "g
 
 
 def read_messages(messages: Sequence[OllamaMessage]) -> list[Item]:
-    """Messages to items, one each. Calls and results have ids only where their client sends them.
+    """Messages to items: one each, after what it names of MCP servers. Calls and results have ids only where their
+    client sends them.
 
     Raises:
         InvalidRequest: a message cannot be understood.
     """
-    return [_item(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    items: list[Item] = []
+    for index, message in enumerate(messages):
+        path = f"messages[{index}]"
+        if message.attach and message.role != "user":
+            raise InvalidRequest(f"{path}.attach: only messages of users carry resources and prompts", f"{path}.attach")
+        items += [*named_items(message.attach, f"{path}.attach"), _item(message, path)]
+    return items
 
 
 def read_images(images: Sequence[str] | None, path: str) -> tuple[Attachment, ...]:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from tenuto.errors import InvalidRequest
 from tenuto.runtime.http.body import Wire
+from tenuto.runtime.schema.mcp_parts import McpPart
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 
 MOST_MESSAGES = 20_000
@@ -107,6 +108,7 @@ class OllamaMessage(Wire):
     tool_calls: list[OllamaCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
+    attach: Annotated[list[McpPart], Field(max_length=MOST_IMAGES)] | None = None
 
 
 class OllamaFunction(Wire):

@@ -3,7 +3,7 @@
 The ranges are OpenAI's; `top_k`, `min_p`, `repetition_penalty` and `repeat_penalty` are those of local servers.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -36,6 +36,11 @@ class StreamOptions(Wire):
     """What a stream brings besides."""
 
     include_usage: bool | None = None
+
+
+ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
+"""OpenAI's: `flex` is cheaper and later."""
+TIERS = "`flex`: in the background; `default`, `scale`, `priority`: interactive; `auto`: as if absent"
 
 
 class PlainSamplingFields(Wire):

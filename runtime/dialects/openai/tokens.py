@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.json_bounds import MOST_PROMPT_VALUES
 from tenuto.pipelines.base import Codec
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.openai.chat.request import read_chat
 from tenuto.runtime.dialects.prompts import prompt_tokens
 from tenuto.runtime.http.answers import answered
@@ -25,6 +26,7 @@ from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.requests import Turn
 from tenuto.runtime.schema.conversion import text_or_bytes
+from tenuto.sessions.tokens import Tokens
 from tenuto.sessions.transfer import in_pages
 
 MOST_CHARACTERS = 2 << 20
@@ -93,7 +95,7 @@ class TokenizeApi:
             raise InvalidRequest("give one of content, prompt and messages", given[-1] if given else "content")
         tokens: Sequence[int]
         if wire.messages is not None:
-            tokens = await self.runner.preview(await self._turn(body, request))
+            tokens = await self._preview(await self._turn(body, request), request)
             codec = await self._codec(wire.model, request)
         else:
             codec = await self._codec(wire.model, request)
@@ -117,8 +119,11 @@ class TokenizeApi:
     async def apply_template(self, request: Request) -> Response:
         """A chat as the model would read it, control tokens included."""
         turn = await self._turn(await read_body(request), request)
-        tokens = await self.runner.preview(turn)
+        tokens = await self._preview(turn, request)
         return answered(PromptAnswer(prompt=await _text(await self._codec(turn.model, request), tokens)))
+
+    async def _preview(self, turn: Turn, request: Request) -> Tokens:
+        return await while_there(request.receive, turn, partial(self.runner.preview, turn))
 
     async def _codec(self, model: str | None, request: Request) -> Codec:
         async with self.runner.models.using(model or None, principal_of(request).id) as found:

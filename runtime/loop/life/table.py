@@ -30,13 +30,20 @@ class Table:
 
     def known(self) -> Sequence[Known]:
         """All models."""
-        own = {id: entry.available for id, entry in list(self._entries.items()) if not _follows(entry)}
+        own = self._own()
         more = () if self._catalogue is None else self._catalogue.list()
         found = [*own.values(), *(one for one in more if one.id not in own)]
         if self._adapters is not None:
             adapted = [one for base in found if not base.adapter for one in self._adapters.of(base)]
             found += [one for one in adapted if one.id not in own]
         return [_known(one) for one in found]
+
+    def named(self) -> Sequence[Known]:
+        """Those that were named at the start, of which no catalogue has any and no adapter makes one."""
+        return [_known(one) for one in self._own().values() if one.is_named]
+
+    def _own(self) -> dict[str, Available]:
+        return {id: entry.available for id, entry in list(self._entries.items()) if not _follows(entry)}
 
     def find(self, id: str) -> Known | None:
         """One of them."""
@@ -64,6 +71,16 @@ class Table:
         if entry is None or entry.state is not ModelState.LOADED or entry.loaded is None:
             return None
         return entry.loaded.model
+
+    def living(self) -> Sequence[AnyModel]:
+        """All versions that have an engine, also those that take no requests any more; not those that are freed now."""
+        versions = [one for entry in list(self._entries.values()) for one in (entry.loaded, *entry.retired)]
+        return [one.model for one in versions if one is not None]
+
+    @property
+    def is_freeing(self) -> bool:
+        """Whether engines are being ended."""
+        return any(entry.leaving for entry in list(self._entries.values()))
 
     def of_run(self, run_id: str, model: Model) -> Model:
         """The version with which a run goes on that waits."""

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import path_of
-from tests.clients.mcp.serving import TRANSPORTS, printed, serving, target
+from tests.clients.mcp.serving import TRANSPORTS, printed, serving
 from tests.e2e.server import Server, environment
 from tests.third_party.installed import programs_from_npm
 
@@ -27,20 +28,17 @@ def variables(home: Path, programs: tuple[Path, Path]) -> dict[str, str]:
     return {**environment(home), "PATH": path_of(programs), "CODEX_HOME": str(home / ".codex")}
 
 
-def words(server: Server, transport: str, *before_url: str) -> list[str]:
-    """What both clients take after `mcp add`: the server's name, and where it is."""
-    where = target(server, transport)
-    if transport == "http":
-        return ["tenuto", *before_url, where["url"]]
-    return ["tenuto", "--env", f"HOME={server.folder}", "--", where["command"], *where["args"]]
+def installing(client: str, server: Server, transport: str) -> list[str]:
+    """The command that lets a client have the server."""
+    where = ["--url", f"{server.url}/mcp"] if transport == "http" else ["--", "--data-dir", str(server.data_dir)]
+    return [sys.executable, "-m", "tenuto", "mcp", "install", client, *where]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_claude_code_finds_the_server_healthy(server: Server, transport: str, tmp_path: Path) -> None:
     programs = programs_from_npm("@anthropic-ai/claude-code", "2.1.330")
     own = variables(tmp_path, programs)
-    kind = ("--transport", transport)
-    printed(["claude", "mcp", "add", "--scope", "user", *kind, *words(server, transport)], own, tmp_path)
+    printed(installing("claude", server, transport), own, tmp_path)
     listed = printed(["claude", "mcp", "list"], own, tmp_path)
     (line,) = [line for line in listed.splitlines() if line.startswith("tenuto:")]
     assert "Connected" in line, listed
@@ -51,7 +49,7 @@ def test_codex_connects_and_lists_the_servers_tools(server: Server, transport: s
     programs = programs_from_npm("@openai/codex", "0.169.0")
     (tmp_path / ".codex").mkdir()
     own = variables(tmp_path, programs)
-    printed(["codex", "mcp", "add", *words(server, transport, "--url")], own, tmp_path)
+    printed(installing("codex", server, transport), own, tmp_path)
     assert "tenuto" in printed(["codex", "mcp", "list"], own, tmp_path)
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "test", "version": "1"}}},

@@ -10,7 +10,7 @@ pytest.importorskip("llama_cpp")
 import llama_cpp as lib
 
 from tenuto.pipelines.cache_types import CacheType, can_hold
-from tenuto.pipelines.fit import Memory, Wishes, plan
+from tenuto.pipelines.fit import PLAIN_TOKENS, Memory, Wishes, most_drafts, plan
 from tenuto.pipelines.gguf_header import read_gguf_header
 from tenuto.pipelines.llama_cpp.native import log_callback
 from tenuto.pipelines.model_shape import shape_of
@@ -95,7 +95,9 @@ MODELS: dict[str, tuple[str, Facts]] = {
 }  # fmt: skip
 
 
-def taken(path: Path, slots: int, context: int, batch_tokens: int, cache_type: CacheType) -> tuple[float, float]:
+def taken(
+    path: Path, slots: int, context: int, batch_tokens: int, cache_type: CacheType, *, drafts: int, is_plain: bool
+) -> tuple[float, float]:
     """MiB that the library says it would take for a cache, and for its steps."""
     said: list[str] = []
     listening = lib.llama_log_callback(lambda _level, text, _data: said.append(text.decode(errors="replace")))
@@ -104,9 +106,12 @@ def taken(path: Path, slots: int, context: int, batch_tokens: int, cache_type: C
     parameters.n_gpu_layers, parameters.no_alloc, parameters.load_mode = 0, True, lib.LLAMA_LOAD_MODE_NONE
     model = lib.llama_model_load_from_file(str(path).encode(), parameters)
     wanted = lib.llama_context_default_params()
-    wanted.n_seq_max = wanted.n_outputs_max = slots
+    wanted.n_seq_max, wanted.n_outputs_max = slots, slots + drafts
     wanted.n_ctx = slots * context
     wanted.n_batch = wanted.n_ubatch = batch_tokens
+    if is_plain:
+        wanted.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        wanted.n_ubatch = min(batch_tokens, max(PLAIN_TOKENS, slots))
     wanted.kv_unified = wanted.swa_full = False
     wanted.type_k = wanted.type_v = NUMBERS[cache_type]
     made = lib.llama_init_from_model(model, wanted)
@@ -127,6 +132,7 @@ def test_a_plan_is_never_less_than_what_is_taken_and_hardly_more(name: str, tmp_
     shape = shape_of([read_gguf_header(shaped_gguf(tmp_path / "shaped.gguf", *MODELS[name]))])
     layouts: list[tuple[int, int, int, CacheType]] = [
         (1, 256, 512, "f16"),
+        (8, 1024, 512, "f16"),
         (4, 8192, 512, "f16"),
         (16, 4096, 512, "f16"),
         (1, 32768, 128, "f16"),
@@ -136,9 +142,18 @@ def test_a_plan_is_never_less_than_what_is_taken_and_hardly_more(name: str, tmp_
     for slots, context, batch_tokens, cache_type in layouts:
         if not all(can_hold(head, cache_type) for head in shape.heads):
             continue
-        wishes = Wishes(slots=slots, context=context, cache_type=cache_type, batch_tokens=batch_tokens)
+        wishes = Wishes(slots=slots, context=context, cache_type=cache_type, batch_tokens=batch_tokens, drafts=64)
         planned = plan(shape, wishes, Memory(None))
-        cache, step = taken(tmp_path / "shaped.gguf", slots, context, batch_tokens, cache_type)
+        drafts = most_drafts(64, batch_tokens, shape.vocabulary)
+        cache, step = taken(
+            tmp_path / "shaped.gguf",
+            slots,
+            context,
+            batch_tokens,
+            cache_type,
+            drafts=drafts,
+            is_plain=planned.is_plain,
+        )
         whole = shape.weights / MIB + cache + step
         print(f"{slots} x {context} {cache_type}: {whole:.0f} MiB are taken, {planned.total / MIB:.0f} planned")
         assert planned.cache / MIB == pytest.approx(cache, abs=0.02)

@@ -1,13 +1,14 @@
 import os
+import random
 import subprocess
 import sys
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.pipelines.llama_cpp.team import Team
+from tenuto.pipelines.llama_cpp.team import LARGE, Team, Teams, Worth
 
 pytest.importorskip("llama_cpp")
 
@@ -44,6 +45,70 @@ def test_a_team_is_never_empty_nor_larger_than_it_may_be(most: int, steps: list[
         before = team.threads
         assert team.stepped(wall_s, wall_s * presence) == (team.threads != before)
         assert 1 <= team.threads <= most
+
+
+def test_a_team_that_is_disturbed_whenever_it_grows_tries_ever_less_often() -> None:
+    """As beside one busy process on two cores, where one thread is undisturbed and two are not."""
+    team, sizes = Team(2), []
+    for _ in range(400):
+        team.stepped(0.1, 0.1 if team.threads == 1 else 0.06)
+        sizes.append(team.threads)
+    assert sizes[:8].count(2) >= 2
+    assert sizes[200:].count(2) <= 10
+    for _ in range(80):
+        team.stepped(0.1, 0.1)
+    assert team.threads == 2, "it comes back when the other has ended"
+
+
+def worth_after(steps: int, slower: dict[int, float], seed: int, worth: Worth | None = None) -> tuple[Worth, float]:
+    """Steps of a machine on which so many threads are so many times slower than the best number; what it has cost."""
+    worth, chance, cost = worth or Worth(max(slower)), random.Random(seed), 0.0
+    for _ in range(steps):
+        takes = slower[worth.threads(worth.most)]
+        cost += takes / steps
+        noise = chance.uniform(0.9, 1.1) * (6 if chance.random() < 0.05 else 1)
+        worth.stepped(worth.most, 1, takes * noise, is_disturbed=False)
+    return worth, cost
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1 << 20))
+def test_steps_get_one_thread_where_two_are_no_faster_and_two_where_they_are(seed: int) -> None:
+    assert worth_after(60_000, {1: 1.0, 2: 1.2}, seed)[0].best == 1
+    worth, cost = worth_after(60_000, {1: 1.3, 2: 1.0}, seed)
+    assert worth.best == 2
+    assert cost < 1.005, "and finding that out costs next to nothing"
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1 << 20))
+def test_the_number_of_threads_follows_when_another_becomes_the_faster(seed: int) -> None:
+    worth, _ = worth_after(20_000, {1: 1.0, 2: 1.3}, seed)
+    assert worth.best == 1
+    worth, _ = worth_after(3_000, {1: 1.6, 2: 1.0}, seed, worth)
+    assert worth.best == 2
+
+
+def test_a_large_team_finds_the_number_that_is_the_fastest() -> None:
+    worth, _ = worth_after(200_000, {n: 1 + abs(n - 6) / 8 for n in range(1, 17)}, 1)
+    assert 5 <= worth.best <= 7
+
+
+def test_steps_that_decode_and_steps_that_feed_prompts_are_judged_apart() -> None:
+    teams = Teams(2)
+    for _ in range(4000):
+        for tokens, slower in ((1, {1: 1.0, 2: 1.5}), (LARGE, {1: 2.0, 2: 1.0})):
+            took_s = slower[teams.threads(tokens)] * 0.001
+            teams.stepped(tokens, took_s, took_s)
+    assert (teams.threads(1), teams.threads(LARGE)) == (1, 2)
+
+
+def test_nothing_is_tried_while_others_want_the_processors() -> None:
+    worth = Worth(2)
+    for _ in range(3000):
+        worth.stepped(1, 1, 1.0, is_disturbed=True)
+        assert worth.threads(1) == 1
+    assert (worth.best, worth.threads(2)) == (2, 2)
 
 
 @pytest.mark.slow

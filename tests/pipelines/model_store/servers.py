@@ -13,9 +13,10 @@ from tests.patience import HANGS_S
 
 class Files(ThreadingHTTPServer):
     """Files by their paths, with ETags and ranges. `break_after`: an answer ends at that byte of its file, however
-    often it is asked for; `stand_still_at`: there it waits until `go_on`, or until its
-    client has `left`. `answers`: what is answered at a path instead, one after the other; `lengths`: which lengths it
-    claims. PUT lets it have something else."""
+    often it is asked for; `stand_still_at`: there it waits until `go_on`, or until its client has `left`.
+    `closes_kept`: a connection that is used again is closed without an answer; `closes_new`: so many new ones are.
+    `answers`: what is answered at a path instead, one after the other, and then the connection is closed; `lengths`:
+    which lengths it claims. PUT lets it have something else."""
 
     daemon_threads = True
 
@@ -33,6 +34,9 @@ class Files(ThreadingHTTPServer):
         self.go_on = threading.Event()
         self.waits_for_leaving = False
         self.left = threading.Event()
+        self.closes_kept = False
+        self.closes_new = 0
+        self.closed = 0
         self.honours_ranges = True
         self.has_tags = True
 
@@ -65,6 +69,8 @@ class Files(ThreadingHTTPServer):
 class _Answers(BaseHTTPRequestHandler):
     server: Files
     protocol_version = "HTTP/1.1"
+    is_used = False
+    """Whether something was asked over this connection before; there is one of these for each."""
 
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
@@ -83,12 +89,17 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         server, wanted = self.server, self.headers.get("Range")
+        is_kept, self.is_used = self.is_used, True
+        if server.closes_kept if is_kept else server.closed < server.closes_new:
+            server.closed += 1
+            self.close_connection = True
+            return
         server.requests.append((self.command, self.path, wanted))
         server.authorizations.append((self.headers.get("Host"), self.headers.get("Authorization")))
         if server.answers.get(self.path):
             status, headers = server.answers[self.path].pop(0)
             self._head(status, {"Content-Length": "0", **headers})
-            self.close_connection = True
+            self.close_connection = not server.closes_kept  # which close it themselves
             return
         if self.path in server.moved:
             self._head(307, {"Location": server.moved[self.path], "Content-Length": "0"})

@@ -54,6 +54,27 @@ def test_a_server_that_cannot_answer_now_is_asked_again(store: ModelStore, files
     assert brought(store, f"ollama:{files.url}/library/tiny").path.read_bytes() == TWO
 
 
+def test_a_kept_connection_that_is_found_closed_costs_no_try(store: ModelStore, files: Files) -> None:
+    files.files["/tiny.gguf"], files.closes_kept = ONE, True
+    files.add_ollama("library/tiny", {"model": TWO})
+    blob = f"/cdn/sha256:{hashlib.sha256(TWO).hexdigest()}"
+    # Each is asked again once, where it can be over the connection that brought the refusal; that is closed by then.
+    files.answers = {path: [(503, {})] for path in ("/tiny.gguf", "/v2/library/tiny/manifests/latest", blob)}
+    assert brought(store, f"{files.url}/tiny.gguf").path.read_bytes() == ONE
+    store.remove("tiny")
+    assert brought(store, f"ollama:{files.url}/library/tiny").path.read_bytes() == TWO
+    assert files.closed
+
+
+def test_a_new_connection_that_is_closed_without_an_answer_costs_one(
+    store: ModelStore, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenuto.pipelines.model_store.download.WAITS_S", ())
+    files.files["/tiny.gguf"], files.closes_new = ONE, 1
+    refused(store, f"{files.url}/tiny.gguf", "cannot be reached: Server disconnected")
+    assert brought(store, f"{files.url}/tiny.gguf").path.read_bytes() == ONE
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 410, 429, 500])
 def test_a_server_that_refuses_is_told_in_words_whatever_it_was_asked_for(
     store: ModelStore, files: Files, status: int

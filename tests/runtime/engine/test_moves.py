@@ -19,6 +19,7 @@ async def test_a_sequence_that_was_moved_out_and_back_computes_only_what_is_new(
         round = rig.begin(f"s{number}", prompt, max_tokens=4)
         await round.stopped()
         lengths[number] = len(prompt) + 4
+    places = set()
     for turn in range(3):
         for number in range(5):
             new = rig.result(f"{number} in {turn}")
@@ -26,8 +27,11 @@ async def test_a_sequence_that_was_moved_out_and_back_computes_only_what_is_new(
             usage = (await round.stopped()).usage
             assert round.tokens == rig.answer(f"{number} in {turn}")
             assert usage.computed == usage.new == len(new) + 1
-            assert (usage.residency, usage.miss_reason) == (Residency.HOST, None)
+            assert usage.miss_reason is None
+            places.add(usage.residency)
             lengths[number] += len(new) + len(round.tokens)
+    assert Residency.HOST in places
+    assert places <= {Residency.HOST, Residency.DEVICE}
 
 
 async def test_the_one_that_stopped_longest_ago_gives_way(make: Make) -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tenuto.pipelines.backend import BackendInfo, Row
 from tenuto.pipelines.scripted import Script, ScriptedBackend
+from tenuto.runtime.engine.disk_caches import DiskCaches
 from tenuto.runtime.engine.messages import THE_SERVER, Residency
-from tenuto.runtime.engine.residency import WORTH_SHARING, CacheResidency
+from tenuto.runtime.engine.residency import WORTH_SHARING, CacheLimits, CacheResidency
 from tenuto.runtime.engine.sequence import Sequence
 from tenuto.sessions.tokens import Tokens
 
@@ -39,11 +40,14 @@ class House:
     can_truncate: bool = True
     told: int = BYTES
     """What the backend says that a token takes."""
+    lends_all: bool = False
     sequences: dict[str, Sequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.backend = Scripted(Script(slots=self.slots, cells=256, can_truncate=self.can_truncate), self.told)
-        self.residency = CacheResidency(self.backend, self.host)
+        self.residency = CacheResidency(
+            self.backend, CacheLimits(self.host, self.lends_all), DiskCaches(None, 0, lambda _: None)
+        )
 
     def use(self, name: str, tokens: list[int], principal: str = "alice", named: int = 0) -> Sequence:
         """Place a sequence with these tokens and feed what it lacks. Gives it; `cached` was what it had before."""
@@ -401,10 +405,13 @@ def test_the_longer_one_serves_of_what_the_server_has_and_what_others_have_named
     assert house.cached_before == 20
 
 
-def test_what_the_server_has_had_read_gives_way_without_a_copy() -> None:
-    house = House(host=1 << 20)
+def test_what_the_server_has_had_read_serves_from_host_memory_and_stays_there_while_it_does() -> None:
+    house = House(host=BYTES * 100)
     house.use("warm-up", [*range(30)], THE_SERVER)
     house.use("a", [90, 91], "alice")
     house.use("b", [92, 93], "bob")
-    assert house.where("warm-up") is Residency.NONE
-    assert house.residency.cache_bytes()[Residency.HOST] == 0
+    assert house.where("warm-up") is Residency.HOST
+    for number in range(20):
+        house.use(f"c{number}", [*range(20), *[50 + number] * 20], "carol")
+        assert house.cached_before == 20
+        assert house.where("warm-up") is Residency.HOST

@@ -6,16 +6,31 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from tenuto.runtime.engine.scheduler import Admission, Budget, Candidate, Prefill, Share, admit, in_turn, plan
+from tenuto.runtime.engine.scheduler import (
+    EVERY,
+    Admission,
+    Budget,
+    Candidate,
+    Decode,
+    Prefill,
+    Share,
+    admit,
+    in_turn,
+    plan,
+)
+from tenuto.sessions.priority import Priority
+
+INTERACTIVE, BACKGROUND = Priority.INTERACTIVE, Priority.BACKGROUND
 
 BUDGETS = st.builds(Budget, tokens=st.integers(1, 40), chunk=st.integers(1, 40))
-COUNTS = st.integers(0, 12)
-PENDING = st.lists(st.integers(1, 100), max_size=12)
+URGENCY = st.sampled_from(Priority)
+DECODING = st.lists(URGENCY, max_size=12).map(
+    lambda urgencies: [Decode(f"d{at}", urgency) for at, urgency in enumerate(urgencies)]
+)
+PREFILLING = st.lists(st.tuples(st.integers(1, 100), URGENCY, st.booleans()), max_size=12).map(
+    lambda kinds: [Prefill(f"p{at}", *kind) for at, kind in enumerate(kinds)]
+)
 TURNS = st.integers(0, 1000)
-
-
-def decoders(count: int) -> list[str]:
-    return [f"d{number}" for number in range(count)]
 
 
 def prefills(pending: Sequence[int]) -> list[Prefill]:
@@ -25,34 +40,66 @@ def prefills(pending: Sequence[int]) -> list[Prefill]:
 # Who is fed.
 
 
-@given(COUNTS, PENDING, BUDGETS, TURNS)
-def test_a_step_never_carries_more_than_its_budget(count: int, pending: list[int], budget: Budget, turn: int) -> None:
-    shares = plan(decoders(count), prefills(pending), budget, turn)
+@given(DECODING, PREFILLING, BUDGETS, TURNS)
+def test_a_step_never_carries_more_than_its_budget(
+    decoding: list[Decode], prefilling: list[Prefill], budget: Budget, turn: int
+) -> None:
+    shares = plan(decoding, prefilling, budget, turn)
     assert sum(share.tokens for share in shares) <= budget.tokens
     if any(share.id.startswith("d") for share in shares):
         assert sum(share.tokens for share in shares if share.id.startswith("p")) <= budget.chunk
 
 
-@given(COUNTS, PENDING, BUDGETS, TURNS)
+@given(DECODING, PREFILLING, BUDGETS, TURNS)
 def test_everybody_is_fed_at_most_once_and_never_more_than_there_is(
-    count: int, pending: list[int], budget: Budget, turn: int
+    decoding: list[Decode], prefilling: list[Prefill], budget: Budget, turn: int
 ) -> None:
-    shares = plan(decoders(count), prefills(pending), budget, turn)
+    shares = plan(decoding, prefilling, budget, turn)
     assert len({share.id for share in shares}) == len(shares)
-    limits = dict.fromkeys(decoders(count), 1) | {entry.id: entry.pending for entry in prefills(pending)}
+    limits = {one.id: 1 for one in decoding} | {entry.id: entry.pending for entry in prefilling}
     assert all(1 <= share.tokens <= limits[share.id] for share in shares)
 
 
-@given(COUNTS, PENDING, BUDGETS, TURNS)
+@given(DECODING, PREFILLING, BUDGETS, TURNS)
 def test_no_budget_is_left_while_somebody_could_use_it(
-    count: int, pending: list[int], budget: Budget, turn: int
+    decoding: list[Decode], prefilling: list[Prefill], budget: Budget, turn: int
 ) -> None:
-    shares = plan(decoders(count), prefills(pending), budget, turn)
-    decoding = sum(share.id.startswith("d") for share in shares)
-    fed = sum(share.tokens for share in shares) - decoding
-    room = budget.tokens - decoding
-    assert fed == min(sum(pending), room if decoding == 0 else min(room, budget.chunk))
-    assert decoding == min(count, budget.tokens) or pending
+    shares = plan(decoding, prefilling, budget, turn)
+    decoded = sum(share.id.startswith("d") for share in shares)
+    fed = sum(share.tokens for share in shares) - decoded
+    room = budget.tokens - decoded
+    pending = sum(entry.pending for entry in prefilling)
+    assert fed == min(pending, room if decoded == 0 else min(room, budget.chunk))
+    assert decoded == min(len(decoding), budget.tokens) or prefilling
+
+
+@given(DECODING, PREFILLING, BUDGETS, TURNS)
+def test_interactive_sequences_have_what_they_can_use_before_the_background_has_any(
+    decoding: list[Decode], prefilling: list[Prefill], budget: Budget, turn: int
+) -> None:
+    is_due = turn // 2 % EVERY == EVERY - 1
+    first, second = (BACKGROUND, INTERACTIVE) if is_due else (INTERACTIVE, BACKGROUND)
+    shares = {share.id: share.tokens for share in plan(decoding, prefilling, budget, turn)}
+    for kind in (
+        [(one.id, 1, one.priority) for one in decoding],
+        [(one.id, one.pending, one.priority) for one in prefilling],
+    ):
+        if any(id in shares for id, _, priority in kind if priority is second):
+            assert all(shares.get(id) == wanted for id, wanted, priority in kind if priority is first)
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=4), st.lists(st.integers(1, 500), max_size=4), BUDGETS)
+def test_resumes_are_fed_first_and_leave_new_prompts_half_of_it(
+    resumes: list[int], new: list[int], budget: Budget
+) -> None:
+    short = [Prefill(f"r{at}", pending, resumes=True) for at, pending in enumerate(resumes)]
+    prompts = [Prefill(f"n{at}", pending) for at, pending in enumerate(new)]
+    shares = plan([], [*prompts, *short], budget, 0)
+    of_resumes = sum(share.tokens for share in shares if share.id.startswith("r"))
+    of_new = sum(share.tokens for share in shares if share.id.startswith("n"))
+    if budget.tokens > 1:
+        assert of_resumes >= min(sum(resumes), budget.tokens // 2)
+        assert of_new >= min(sum(new), budget.tokens // 2)
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=8), st.integers(8, 60))
@@ -81,13 +128,24 @@ class Line:
     first=st.tuples(st.integers(0, 4), st.integers(0, 4)),
     events=st.lists(st.sampled_from(["decoder", "prefill", "read", "stop", *["nothing"] * 6]), max_size=20),
     start=TURNS,
+    background=st.sets(st.integers(0, 9)),
+    resumes=st.sets(st.integers(0, 9)),
 )
 def test_everybody_is_fed_in_a_bounded_number_of_steps_whoever_comes_and_goes(
-    budget: Budget, first: tuple[int, int], events: list[str], start: int
+    budget: Budget,
+    first: tuple[int, int],
+    events: list[str],
+    start: int,
+    background: set[int],
+    resumes: set[int],
 ) -> None:
-    decoding, prefilling = Line(decoders(first[0])), Line([entry.id for entry in prefills([1] * first[1])])
+    decoding, prefilling = Line([f"d{at}" for at in range(first[0])]), Line([f"p{at}" for at in range(first[1])])
     most = 8
-    for turn, happening in enumerate([*events, *["nothing"] * 20], start):
+
+    def urgency(id: str) -> Priority:
+        return BACKGROUND if int(id[-1]) in background else INTERACTIVE
+
+    for turn, happening in enumerate([*events, *["nothing"] * 300], start):
         members = len(decoding.ids) + len(prefilling.ids)
         if happening == "decoder" and members < most:
             decoding.ids.append(f"d{turn}")
@@ -97,11 +155,16 @@ def test_everybody_is_fed_in_a_bounded_number_of_steps_whoever_comes_and_goes(
             decoding.ids.append(prefilling.ids.pop(0))
         elif happening == "stop" and decoding.ids:
             decoding.ids.pop()
-        shares = plan(decoding.ids, [Prefill(id, 50) for id in prefilling.ids], budget, turn)
+        shares = plan(
+            [Decode(id, urgency(id)) for id in decoding.ids],
+            [Prefill(id, 50, urgency(id), int(id[-1]) in resumes) for id in prefilling.ids],
+            budget,
+            turn,
+        )
         decoding.served(shares)
         prefilling.served(shares)
-        # Of each kind at least one is served in every second step.
-        assert all(waited <= 2 * most for waited in (*decoding.waited.values(), *prefilling.waited.values()))
+        # Of each kind at least one is served in every second step, and one of each priority in every cycle of turns.
+        assert all(waited <= 2 * EVERY * most for waited in (*decoding.waited.values(), *prefilling.waited.values()))
 
 
 @pytest.mark.parametrize(("tokens", "chunk"), [(0, 1), (1, 0), (-1, 5)])
@@ -122,12 +185,12 @@ PRINCIPALS = st.sampled_from("abc")
 ARRIVALS = st.lists(PRINCIPALS, max_size=12).map(
     lambda principals: [Candidate(f"w{at}", False, principal=who) for at, who in enumerate(principals)]
 )
-AT_WORK = st.dictionaries(PRINCIPALS, st.integers(0, 4))
+AT_WORK = st.dictionaries(st.tuples(URGENCY, PRINCIPALS), st.integers(0, 4))
 
 
 @given(ARRIVALS, AT_WORK)
 def test_a_principals_own_rounds_are_admitted_first_come_first_served(
-    waiting: list[Candidate], working: dict[str, int]
+    waiting: list[Candidate], working: dict[tuple[Priority, str], int]
 ) -> None:
     turns = in_turn(waiting, working)
     assert sorted(turns, key=waiting.index) == waiting
@@ -137,18 +200,18 @@ def test_a_principals_own_rounds_are_admitted_first_come_first_served(
 
 @given(ARRIVALS, AT_WORK)
 def test_nobody_is_admitted_before_somebody_who_has_fewer_rounds(
-    waiting: list[Candidate], working: dict[str, int]
+    waiting: list[Candidate], working: dict[tuple[Priority, str], int]
 ) -> None:
     rounds = Counter(working)
     turns = in_turn(waiting, working)
     for at, candidate in enumerate(turns):
-        assert all(rounds[candidate.principal] <= rounds[other.principal] for other in turns[at:])
-        rounds[candidate.principal] += 1
+        assert all(rounds[INTERACTIVE, candidate.principal] <= rounds[INTERACTIVE, one.principal] for one in turns[at:])
+        rounds[INTERACTIVE, candidate.principal] += 1
 
 
 def test_a_newcomer_passes_those_who_have_much_already() -> None:
     waiting = [Candidate(f"a{number}", True, principal="a") for number in range(9)]
-    turns = in_turn([*waiting, Candidate("b0", False, principal="b")], {"a": 2})
+    turns = in_turn([*waiting, Candidate("b0", False, principal="b")], {(INTERACTIVE, "a"): 2})
     assert [one.id for one in turns[:2]] == ["b0", "a0"]
 
 
@@ -237,3 +300,58 @@ def test_everybody_is_admitted_in_the_end_although_others_keep_resuming(
             if holders[id] == 0:
                 waiting.append(id)
     assert {f"s{number}" for number in range(strangers)} <= admitted
+
+
+@given(
+    flood=st.integers(1, 5),
+    waiting=st.integers(1, 4),
+    principals=st.integers(1, 3),
+    free=st.lists(st.integers(0, 2), min_size=1, max_size=6).filter(any),
+)
+def test_a_flood_of_interactive_rounds_keeps_nobody_in_the_background_waiting_for_ever(
+    flood: int, waiting: int, principals: int, free: list[int]
+) -> None:
+    line = [Candidate(f"b{at}", False, priority=BACKGROUND, principal=f"p{at % principals}") for at in range(waiting)]
+    admitted: list[Candidate] = []
+    passed, came = 0, 0
+    for step in range((EVERY + 1) * waiting * len(free) * 2):
+        while sum(one.priority is INTERACTIVE for one in line) < flood:
+            line.append(Candidate(f"i{came}", False, principal=f"p{came % principals}"))
+            came += 1
+        for admission in admit(in_turn(line, {}, passed), free[step % len(free)], []):
+            one = next(one for one in line if one.id == admission.id)
+            line.remove(one)
+            admitted.append(one)
+            left = any(each.priority is BACKGROUND for each in line)
+            passed = passed + 1 if left and one.priority is INTERACTIVE else 0
+    # What several slots that come free at once let in is decided before any of it is counted.
+    bound = waiting * (EVERY + 2)
+    assert sum(one.priority is BACKGROUND for one in admitted[:bound]) == waiting
+    first = next(at for at, one in enumerate(admitted) if one.priority is BACKGROUND)
+    assert first >= EVERY - 1 or flood < max(free)
+
+
+def test_interactive_rounds_come_first_until_enough_of_them_have_passed_the_background() -> None:
+    line = [Candidate("b", False, priority=BACKGROUND), *(Candidate(f"i{at}", False) for at in range(3))]
+    assert [one.id for one in in_turn(line, {}, EVERY - 2)] == ["i0", "i1", "i2", "b"]
+    assert [one.id for one in in_turn(line, {}, EVERY - 1)] == ["b", "i0", "i1", "i2"]
+
+
+def test_what_a_principal_does_in_the_background_does_not_count_against_its_interactive_rounds() -> None:
+    line = [Candidate("b", False, principal="b"), Candidate("a", False, principal="a")]
+    assert in_turn(line, {(BACKGROUND, "b"): 9}) == line
+
+
+def test_a_round_in_the_background_gives_its_slot_to_an_interactive_one_when_nobody_idle_has_one() -> None:
+    interactive, background = Candidate("i", False), Candidate("b", False, priority=BACKGROUND)
+    assert admit([interactive], 0, ["idle"], ["at work"]) == [Admission("i", "idle")]
+    assert admit([interactive], 0, [], ["at work", "too"]) == [Admission("i", "at work")]
+    assert admit([interactive, Candidate("r", True)], 0, [], ["at work"]) == [Admission("i", "r")]
+    assert admit([background], 0, [], ["at work"]) == []
+
+
+def test_who_waits_in_the_background_for_a_slot_keeps_nobody_from_one_that_the_background_gives_up() -> None:
+    interactive, background = Candidate("i", False), Candidate("b", False, priority=BACKGROUND)
+    assert admit([background, interactive], 0, [], ["at work"]) == [Admission("i", "at work")]
+    assert admit([background, interactive], 1, [], ["at work"]) == [Admission("b"), Admission("i", "at work")]
+    assert admit([background, interactive], 0, [], []) == []

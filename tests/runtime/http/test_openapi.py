@@ -21,6 +21,7 @@ from tenuto.runtime.http.dialect import Dialect
 from tenuto.runtime.http.docs_page import page
 from tenuto.runtime.http.openapi import document
 from tenuto.runtime.http.routes import Doc, DocumentedRoute
+from tenuto.runtime.mcp import server_card
 from tests.conftest import Start
 from tests.e2e.server import Server, script
 
@@ -65,7 +66,7 @@ def schema_of(api: Any, schema: Any) -> Any:
 
 @pytest.mark.slow
 def test_every_route_is_described(api: Any, described: tuple[httpx.Response, httpx.Response, str]) -> None:
-    sources = [Path(str(module.__file__)).read_text() for module in (own, openai, anthropic, ollama)]
+    sources = [Path(str(module.__file__)).read_text() for module in (own, server_card, openai, anthropic, ollama)]
     declared = re.findall(r'Route\("([^"]+)"', "".join(sources))
     assert {re.sub(r":\w+}", "}", path) for path in declared} == set(api["paths"])
     assert {"/v1/chat/completions", "/v1/sessions/{id}", "/health"} <= set(api["paths"])

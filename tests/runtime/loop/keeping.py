@@ -27,13 +27,15 @@ def script(folder: Path, name: str, **settings: Any) -> str:
 
 
 class GatedLoads:
-    """The server's own loader, whose loads of some models wait until they are let go, or fail."""
+    """The server's own loader, whose loads of some models wait until they are let go, or fail. `found` are those that
+    have asked for room as soon as whoever waits for them goes on."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         given = {"data_dir": folder, "host_cache_bytes": 0, "model_memory": 1 << 40, **settings}
         self._loader = Loader(Settings(**given), Metrics(), 1)
         self.gates: dict[str, anyio.Event] = {}
         self.finding: dict[str, anyio.Event] = {}
+        self.found: dict[str, anyio.Event] = {}
         self.began: dict[str, anyio.Event] = {}
         self.fails: set[str] = set()
         self.loads: list[str] = []
@@ -42,7 +44,9 @@ class GatedLoads:
         """As it is, once it may."""
         if available.id in self.finding:
             await self.finding[available.id].wait()
-        return await self._loader.prepare(available, budget)
+        prepared = await self._loader.prepare(available, budget)
+        self.found.setdefault(available.id, anyio.Event()).set()
+        return prepared
 
     async def load(self, prepared: Prepared, loaded: int) -> Loaded:
         """As it is, once it may."""

@@ -11,6 +11,7 @@ import anyio.to_thread
 from tenuto.pipelines.base import Pipeline
 from tenuto.runtime.engine.engine import EngineSettings, Outlet
 from tenuto.runtime.engine.messages import Command, Report, Stop
+from tenuto.runtime.engine.residency import CacheLimits
 from tenuto.runtime.engine.worker import Worker
 from tenuto.threads import Next
 
@@ -25,10 +26,17 @@ class PickledEngine:
         self._inbox: Bytes = queue.SimpleQueue()
         self._outbox: Bytes = queue.SimpleQueue()
         limits = EngineSettings()
-        self._worker = Worker(pipeline, limits.host_cache_bytes, limits.prefill_chunk, self._report)
+        self._worker = Worker(pipeline, CacheLimits(limits.host_cache_bytes), limits.prefill_chunk, self._report)
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def begin(self, heard: Callable[[Report], None], ended: Callable[[], None]) -> None:
+    def begin(
+        self,
+        heard: Callable[[Report], None],
+        ended: Callable[[], None],
+        lost: Callable[[], None],
+        anew: Callable[[], None],
+    ) -> None:
+        del lost, anew  # it is not begun again
         outlet = Outlet(heard, ended)
         self._readers = [
             threading.Thread(target=_carry, args=(self._inbox, self._worker.commands.put), daemon=True),

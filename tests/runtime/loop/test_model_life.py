@@ -347,21 +347,49 @@ async def test_two_models_that_are_replaced_at_once_make_room_for_each_other(
         assert keeper.holdings().most_held <= 2 * await size(tmp_path)
 
 
+@asynccontextmanager
+async def of_which_b_is_broken(
+    folder: Path, loads: GatedLoads, keeper: Keeper, first: str, second: str
+) -> AsyncIterator[None]:
+    """Both are replaced, and one asks for room before the other; the block begins when both are done with it."""
+    better = LoadOptions(is_swap=True, source=script(folder, "better"))
+    loads.fails.add("b")
+    loads.found.clear()
+    loads.finding[second] = anyio.Event()
+    with anyio.fail_after(HANGS_S / 2):
+        swaps = {id: asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")}
+        await loads.found.setdefault(first, anyio.Event()).wait()
+        loads.finding[second].set()
+        assert (await swaps["a"]).version == better.source
+        with pytest.raises(ModelLoadFailed, match="b is broken"):
+            await swaps["b"]
+    loads.fails.clear()
+    yield
+
+
 async def test_a_version_that_cannot_be_loaded_once_the_one_before_gave_way_leaves_that_to_be_loaded_again(
     tmp_path: Path, loads: GatedLoads, sources: list[str]
 ) -> None:
-    better = LoadOptions(is_swap=True, source=script(tmp_path, "better"))
-    async with with_room_for_two(tmp_path, loads, sources) as keeper:
-        loads.fails.add("b")
-        a, b = [asyncio.create_task(keeper.load(id, "admin", better)) for id in ("a", "b")]
-        with anyio.fail_after(HANGS_S / 2):
-            await a
-            with pytest.raises(ModelLoadFailed, match="b is broken"):
-                await b
-        loads.fails.clear()
+    async with (
+        with_room_for_two(tmp_path, loads, sources) as keeper,
+        of_which_b_is_broken(tmp_path, loads, keeper, "a", "b"),
+    ):
         assert state(keeper, "b") == "available"
         async with using(keeper, "b"):
             assert keeper.standing("b").version == ""
+
+
+async def test_a_version_for_which_another_model_gave_way_and_that_cannot_be_loaded_leaves_the_one_before(
+    tmp_path: Path, loads: GatedLoads, sources: list[str]
+) -> None:
+    async with with_room_for_two(tmp_path, loads, sources) as keeper:
+        async with using(keeper, "b") as before:
+            pass
+        async with of_which_b_is_broken(tmp_path, loads, keeper, "b", "a"):
+            async with using(keeper, "b") as after:
+                assert after is before
+            assert state(keeper, "a") == "loaded"
+            assert loads.loads == ["a", "b", "b", "a"]
 
 
 async def test_a_version_that_waits_for_its_runs_is_not_taken_for_room_that_will_be_free(three: Keeper) -> None:

@@ -23,6 +23,8 @@ NAMES = {
     loop.ClientCallArguments: "client_call_arguments",
     loop.ToolCalling: "tool_calling",
     loop.ToolReturned: "tool_returned",
+    loop.ToolTold: "tool_told",
+    loop.ServerSampled: "server_sampled",
     loop.RoundEnded: "round_ended",
     loop.RunPaused: "run_paused",
     loop.RunDone: "run_done",

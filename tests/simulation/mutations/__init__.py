@@ -92,7 +92,7 @@ MUTATIONS = (
             await self._commits.make(session.key, *written, *changes)
 """,
             ),
-            Edit(COMMITS, "with anyio.CancelScope(shield=True), anyio.move_on_after", "with anyio.move_on_after"),
+            Edit(COMMITS, "with anyio.move_on_after(_COMMIT_S, shield=True)", "with anyio.move_on_after(_COMMIT_S)"),
             Edit(
                 COMMITS,
                 """\
@@ -146,8 +146,9 @@ MUTATIONS = (
         (
             Edit(
                 "runtime/loop/decisions.py",
-                "draft.ahead.approved |= {tools.remembered_as(pause.tool)}",
-                "session.approved = draft.ahead.approved = draft.ahead.approved | {tools.remembered_as(pause.tool)}",
+                "draft.ahead.approved |= {tools.remembered_as(pause.tool, pause.arguments)}",
+                "draft.ahead.approved |= {tools.remembered_as(pause.tool, pause.arguments)}\n"
+                "        session.approved = draft.ahead.approved",
             ),
         ),
     ),

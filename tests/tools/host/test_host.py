@@ -267,6 +267,14 @@ async def test_a_servers_own_error_is_not_the_end_of_its_connection_whatever_its
         assert (gruff.state.status, gruff.state.restarts) == (Status.READY, 0)
 
 
+async def test_a_result_of_the_newer_protocol_that_does_not_say_so_is_complete() -> None:
+    async with Host([config("terse", "raw.py", "terse")]) as host:
+        (terse,) = host.servers
+        await terse.settled()
+        assert terse.state.era == "modern"
+        assert await terse.call("good", {}, CONTEXT) == ToolResult("well")
+
+
 @pytest.mark.parametrize(
     ("result", "said"),
     [

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tenuto.tools.host.secrets import Secrets
-from tenuto.tools.mcp_config import parse_mcp_config
+from tenuto.tools.host.secrets import HIDDEN, Secrets
+from tenuto.tools.mcp_config import HttpTarget, parse_mcp_config
 
 
 def hidden(text: str, *arguments: str, **environ: str) -> str:
@@ -69,3 +69,11 @@ def test_what_a_variable_gave_is_not_shown() -> None:
 def test_what_an_error_is_about_stays_readable(arguments: tuple[str, ...]) -> None:
     text = f"error: {' '.join(arguments)}: no such file"
     assert hidden(text, *arguments) == text
+
+
+def test_what_is_sent_later_is_not_shown_and_only_the_last_of_it_is_kept_in_mind() -> None:
+    secrets = Secrets(HttpTarget("https://example.org/mcp"))
+    for number in range(1000):
+        secrets.learn(f"Bearer token-{number:04}")
+    assert secrets.hidden("bad token-0999, bad token-0990") == f"bad {HIDDEN}, bad {HIDDEN}"
+    assert secrets.hidden("bad token-0001") == "bad token-0001"

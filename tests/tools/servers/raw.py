@@ -1,4 +1,5 @@
-"""A server by hand, without any library, for behaviour that no library would have. It knows the older protocol only.
+"""A server by hand, without any library, for behaviour that no library would have. It knows the older protocol only,
+but where it is `terse`: then it knows the newer one, and does not say of its calls' results that they are complete.
 
 Its first argument says what is odd: `strict` exits on a message before initialize, `rubbish` floods both outputs,
 `malformed` lists tools that are none, `mute` never answers, `endless` sends a line without an end, `stubborn` does
@@ -16,6 +17,7 @@ from typing import Any
 
 odd = sys.argv[1]
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}
+MODERN: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MALFORMED: list[Any] = [
     GOOD,
     {"name": "untyped", "inputSchema": {"properties": {"a": {"type": "string"}}}},
@@ -46,11 +48,15 @@ for line in sys.stdin:
     method, number = message.get("method"), message.get("id")
     if odd == "mute" or number is None:
         continue
-    if method == "initialize":
+    if method == "server/discover" and odd == "terse":
+        offer = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        say({"id": number, "result": {**MODERN, **offer, "serverInfo": {"name": "raw", "version": "1"}}})
+    elif method == "initialize":
         offer = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
         say({"id": number, "result": {**offer, "serverInfo": {"name": "raw", "version": "1"}}})
     elif method == "tools/list":
-        say({"id": number, "result": {"tools": MALFORMED if odd == "malformed" else [GOOD]}})
+        more = MODERN if odd == "terse" else {}
+        say({"id": number, "result": {**more, "tools": MALFORMED if odd == "malformed" else [GOOD]}})
     elif method == "tools/call" and odd == "gruff":
         say({"id": number, "error": {"code": -32000, "message": "Connection closed", "data": {"tenuto": "unsent"}}})
     elif method == "tools/call" and odd == "careless":

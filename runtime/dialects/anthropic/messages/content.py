@@ -10,6 +10,7 @@ from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.anthropic.messages.wire import BlockSource, InputBlock, InputMessage
 from tenuto.runtime.loop.prefill import Prefill, split
 from tenuto.runtime.schema.base64 import expect_base64
+from tenuto.runtime.schema.mcp_parts import divided
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -95,8 +96,8 @@ class _Reader:
             else:
                 rest.append((block, place))
         if rest or not blocks:
-            text, attachments = self._read(rest)
-            self.found.items.append(UserItem(text, attachments))
+            for one in divided(rest):
+                self.found.items.append(one if isinstance(one, UserItem) else UserItem(*self._read(one)))
 
     def _result(self, block: InputBlock, path: str) -> ToolResultItem:
         if not block.tool_use_id:
@@ -162,7 +163,7 @@ class _Reader:
                     turn.said.append(block.text or "")
                 case "compaction":  # what another server has made of the messages before it
                     turn.said += [part.text or "" for part in block.content or ()]
-                case "image" | "document" | "tool_result" | "search_result":
+                case "image" | "document" | "tool_result" | "search_result" | "mcp_resource" | "mcp_prompt":
                     raise InvalidRequest(f"{place}.type: only a user's message carries {block.type!r}", f"{place}.type")
                 case "redacted_thinking":
                     pass  # nobody here can read it

@@ -8,6 +8,7 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from tenuto.errors import ContextTooLong, TenutoError
 from tenuto.runtime.dialects.anthropic.errors import ERRORS, REQUEST_ID_HEADER, new_request_id
@@ -16,6 +17,7 @@ from tenuto.runtime.dialects.anthropic.messages.request import MessageRequest, r
 from tenuto.runtime.dialects.anthropic.messages.shapes import CountAnswer
 from tenuto.runtime.dialects.anthropic.messages.stream import PING, EventEncoder, failed
 from tenuto.runtime.dialects.anthropic.messages.tools import Listed, brought, with_servers
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.http.answers import answered
@@ -46,23 +48,25 @@ class Messages:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         read = await _received(request, read_message)
-        if read.stream and not self.runner.models.is_loaded(read.turn.model):
+        if read.stream and (read.turn.names_offers or not self.runner.models.is_loaded(read.turn.model)):
             return self._late(read)
-        asked, run = await self._begin(read)
+        asked, run = await self._begin(read, request.receive)
         if asked.stream:
             return self._stream(asked, run)
         return await _unstreamed(request, asked, run)
 
-    async def _begin(self, read: MessageRequest) -> tuple[MessageRequest, Follower]:
+    async def _begin(self, read: MessageRequest, receive: Receive | None) -> tuple[MessageRequest, Follower]:
+        """`receive`: where the client would be seen to leave, if nobody looks there meanwhile."""
         async with self._connected(read) as asked:
+            start = partial(self.runner.start, asked.turn)
             with naming(_NAMES):
-                return asked, await self.runner.start(asked.turn)
+                return asked, await while_there(receive, asked.turn, start)
 
     def _late(self, read: MessageRequest) -> Response:
-        """The stream of an answer whose model has to be loaded first."""
+        """The stream of an answer for which a model has to be loaded first, or an MCP server asked."""
 
         async def start() -> EventStream:
-            return self._stream(*await self._begin(read))
+            return self._stream(*await self._begin(read, None))
 
         def alive() -> bytes:
             return comment(self.runner.models.doing(read.turn.model))
@@ -74,7 +78,8 @@ class Messages:
         async with self._connected(await _received(request, read_prompt)) as asked:
             try:
                 with naming(_NAMES):
-                    count = len(await self.runner.preview(asked.turn))
+                    preview = partial(self.runner.preview, asked.turn)
+                    count = len(await while_there(request.receive, asked.turn, preview))
             except ContextTooLong as exc:
                 if exc.at_least:
                     raise
@@ -137,8 +142,8 @@ async def _unstreamed(request: Request, asked: MessageRequest, run: Follower) ->
 async def _frames(run: Follower, encoder: EventEncoder) -> AsyncGenerator[bytes, None]:
     try:
         yield encoder.opening(run.snapshot())
-        async for _, event in run.events():
-            yield encoder.encode(event)
+        async for events in run.batches():
+            yield b"".join(map(encoder.encode, events))
         yield encoder.closing(run.snapshot())
     except TenutoError as exc:
         yield encoder.failure(exc)

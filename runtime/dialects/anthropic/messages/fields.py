@@ -5,6 +5,7 @@ A field is refused where leaving it out of account would give another answer tha
 
 from typing import Any
 
+from tenuto.runtime.dialects import priorities
 from tenuto.runtime.dialects.anthropic.messages.wire import MOST_STOPS
 from tenuto.runtime.dialects.refusals import Refusal
 from tenuto.sessions.ids import MOST_USER_CHARACTERS
@@ -31,6 +32,8 @@ SERVED: dict[str, str] = {
     "store": "Tenuto's: false keeps a new session in memory only; refused where the session is kept otherwise",
     "max_tool_rounds": "Tenuto's: limit on rounds with server tools; 0: calls are reported but not made",
     "agent_permission": "Tenuto's: `auto`, `ask` or `deny`; can only tighten what the server allows",
+    "service_tier": "`auto` and `standard_only`, which are the same here; `priority` says what may wait",
+    "priority": f"{priorities.SERVED}{priorities.NUMBERS}",
     "match": "Tenuto's: `off`: a request without `X-Tenuto-Session` always starts a new session",
 }
 
@@ -39,7 +42,6 @@ IGNORED: dict[str, str] = {
     "context_management": "the history is what the client sends",
     "container": "there are no containers",
     "diagnostics": "`usage` and `tenuto` say what was cached, and why not",
-    "service_tier": "there is only one",
     "speed": "there is only one",
     "inference_geo": "the model runs here",
     "billing_policy": "nothing is billed",

@@ -11,6 +11,7 @@ from tenuto.runtime.dialects.anthropic.messages.tools import Tools, read_format,
 from tenuto.runtime.dialects.anthropic.messages.wire import MessagesBody, PromptBody, Thinking
 from tenuto.runtime.dialects.headers import body_digest, idempotency_key, session_of, wants_events
 from tenuto.runtime.dialects.hints import hint_of
+from tenuto.runtime.dialects.priorities import priority_of
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, Turn
@@ -82,6 +83,7 @@ def read_message(body: bytes, headers: Mapping[str, str], *, principal: Principa
         response=read_format(wire),
         limits=Limits(max_tokens=wire.max_tokens, max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
+        priority=priority_of(None, wire.priority),
         user=(wire.metadata.user_id if wire.metadata else None) or None,
         hint=hint_of(headers),
         stored=wire.store,

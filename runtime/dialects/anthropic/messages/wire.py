@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tenuto.runtime.dialects.priorities import Urgency
 from tenuto.runtime.dialects.reasoning import Effort
 from tenuto.runtime.http.body import Wire, at_most
+from tenuto.runtime.schema.mcp_parts import McpFields
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
@@ -49,7 +51,7 @@ class BlockSource(Wire):
     content: "Inner | None" = None
 
 
-class InputBlock(Wire):
+class InputBlock(McpFields):
     """A block of content. Which fields have a meaning depends on its type, and on where it stands."""
 
     type: str
@@ -184,7 +186,10 @@ class MessagesBody(PromptBody):
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
     metadata: Metadata | None = None
 
+    service_tier: Literal["auto", "standard_only"] | None = None
+
     store: bool | None = None
+    priority: Urgency | None = None
     max_tool_rounds: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     agent_permission: Annotated[Permission, Field(strict=False)] | None = None
     match: Literal["auto", "off"] | None = None

@@ -42,9 +42,11 @@ from tenuto.runtime.loop.events import (
     RunDone,
     RunEvent,
     RunPaused,
+    ServerSampled,
     TextAdded,
     ToolCalling,
     ToolReturned,
+    ToolTold,
 )
 from tenuto.runtime.schema.questions import question_answer
 from tenuto.sessions.questions import Question
@@ -127,7 +129,7 @@ class ChunkEncoder:
                 return self._input(event, question)
             case RunPaused(reason=PauseReason.APPROVAL):
                 return self._approval(event)
-            case RunPaused() | RunDone() | RoundEnded():
+            case RunPaused() | RunDone() | ToolTold() | ServerSampled() | RoundEnded():
                 return b""
 
     def closing(self, answer: Answer) -> bytes:

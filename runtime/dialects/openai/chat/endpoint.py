@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import TenutoError
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.chat.answer import chat_answer, completion_id, several
 from tenuto.runtime.dialects.openai.chat.choices import ChoiceFrames, ChoiceRuns, turns
@@ -46,9 +47,9 @@ class ChatCompletions:
         chat = await received(request, reader)
         if chat.n > 1:
             return await self._several(request, chat)
-        if chat.stream and not self.runner.models.is_loaded(chat.turn.model):
+        if chat.stream and (chat.turn.names_offers or not self.runner.models.is_loaded(chat.turn.model)):
             return self._late(chat)
-        run = await self.runner.start(chat.turn)
+        run = await while_there(request.receive, chat.turn, partial(self.runner.start, chat.turn))
         if chat.stream:
             return self._stream(chat, run)
         return await _unstreamed(request, chat, run)
@@ -57,11 +58,11 @@ class ChatCompletions:
         """How many tokens the model would read."""
         reader = partial(read_chat, headers=request.headers, principal=principal_of(request))
         chat = await received(request, reader)
-        tokens = await self.runner.preview(chat.turn)
+        tokens = await while_there(request.receive, chat.turn, partial(self.runner.preview, chat.turn))
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
     def _late(self, chat: ChatRequest) -> Response:
-        """The stream of an answer whose model has to be loaded first."""
+        """The stream of an answer for which a model has to be loaded first, or an MCP server asked."""
 
         async def start() -> EventStream:
             return self._stream(chat, await self.runner.start(chat.turn))
@@ -85,7 +86,8 @@ class ChatCompletions:
         return EventStream(_frames(run, encoder), run, headers=run_headers(run), keep_alive_s=self.keep_alive_s)
 
     async def _several(self, request: Request, chat: ChatRequest) -> Response:
-        choices = await ChoiceRuns.start(self.runner, turns(chat))
+        start = partial(ChoiceRuns.start, self.runner, turns(chat))
+        choices = await while_there(request.receive, chat.turn, start)
         if chat.stream:
             frames = ChoiceFrames(choices, chat)
             return MergedStream(frames.parts(), frames.closing(), choices, keep_alive_s=self.keep_alive_s)
@@ -115,8 +117,8 @@ async def _unstreamed(request: Request, chat: ChatRequest, run: Follower) -> Res
 async def _frames(run: Follower, encoder: ChunkEncoder) -> AsyncGenerator[bytes, None]:
     try:
         yield encoder.opening()
-        async for _, event in run.events():
-            yield encoder.encode(event)
+        async for events in run.batches():
+            yield b"".join(map(encoder.encode, events))
         yield encoder.closing(run.snapshot())
     except TenutoError as exc:
         yield encoder.failure(exc)

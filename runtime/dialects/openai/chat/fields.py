@@ -6,7 +6,8 @@ A field is refused where leaving it out of account would give another answer tha
 from typing import Any
 
 from tenuto.pipelines.template_variables import MOST_CHARACTERS
-from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_STOPS, MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects import priorities
+from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_STOPS, MOST_TOP_LOGPROBS, TIERS
 from tenuto.runtime.dialects.refusals import Refusal
 from tenuto.sessions.ids import MOST_USER_CHARACTERS
 
@@ -55,12 +56,15 @@ SERVED: dict[str, str] = {
     "max_tool_rounds": "limit on rounds with server tools; 0: calls are reported but not made",
     "agent_permission": "`auto`, `ask` or `deny`; can only tighten what the server allows",
     "prompt_cache_key": "a hint that decides where several sessions fit the history; never an error",
+    "roots": "folders that the session works in, as paths or `file://` URIs, for MCP servers that ask; from this"
+    " machine's own user alone",
+    "service_tier": TIERS,
+    "priority": f"{priorities.SERVED}{priorities.NUMBERS}",
     "match": "`off`: a request without `session_id` always starts a new session",
 }
 
 IGNORED: dict[str, str] = {
     "metadata": "the runtime has no use for it",
-    "service_tier": "there is only one",
     "verbosity": "the models have no such setting",
     "prompt_cache_retention": "the runtime decides what is kept",
 }

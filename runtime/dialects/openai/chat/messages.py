@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from tenuto.errors import InvalidRequest, UnsupportedParameter
 from tenuto.runtime.dialects.openai import attachments as attached
 from tenuto.runtime.dialects.openai.chat.wire import Message, Part
+from tenuto.runtime.schema.mcp_parts import TYPES, divided
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -17,7 +18,7 @@ from tenuto.sessions.items import (
 
 
 def read_messages(messages: Sequence[Message]) -> list[Item]:
-    """Messages to items, one each.
+    """Messages to items: one each, and more where a user's names what an MCP server has.
 
     Raises:
         InvalidRequest: a message or a part of it cannot be understood; UnsupportedParameter for what is not served.
@@ -25,7 +26,12 @@ def read_messages(messages: Sequence[Message]) -> list[Item]:
     called: dict[str, str] = {}
     items: list[Item] = []
     for index, message in enumerate(messages):
-        item = _item(message, called, f"messages[{index}]")
+        path = f"messages[{index}]"
+        if message.role == "user":
+            _check_fields(message, path)
+            items += _said(message.content, f"{path}.content")
+            continue
+        item = _item(message, called, path)
         if isinstance(item, AssistantItem):
             called.update((call.id, call.name) for call in item.calls)
         items.append(item)
@@ -33,34 +39,45 @@ def read_messages(messages: Sequence[Message]) -> list[Item]:
 
 
 def _item(message: Message, called: Mapping[str, str], path: str) -> Item:
-    for name in ("function_call", "audio"):
-        if getattr(message, name) is not None:
-            raise UnsupportedParameter(f"{path}.{name} is not served", f"{path}.{name}")
+    _check_fields(message, path)
     content = f"{path}.content"
     match message.role:
         case "system" | "developer":
             return SystemItem(_text(message.content, content))
         case "assistant":
             return _assistant(message, _text(message.content, content))
-        case "user":
-            return UserItem(*_content(message.content, content))
-        case "tool":
+        case _:
             if not message.tool_call_id:
                 raise InvalidRequest(
                     f"{path}.tool_call_id: a tool message names the call it answers", f"{path}.tool_call_id"
                 )
             # Where the call is not in this body, the session knows its name.
             name = called.get(message.tool_call_id) or message.name or ""
-            text, attachments = _content(message.content, content)
+            text, attachments = _content(_placed(message.content, content))
             return ToolResultItem(message.tool_call_id, name, text, attachments=attachments)
 
 
-def _content(parts: Sequence[Part], path: str) -> tuple[str, tuple[Attachment, ...]]:
+def _check_fields(message: Message, path: str) -> None:
+    for name in ("function_call", "audio"):
+        if getattr(message, name) is not None:
+            raise UnsupportedParameter(f"{path}.{name} is not served", f"{path}.{name}")
+
+
+def _said(parts: Sequence[Part], path: str) -> list[Item]:
+    """What a user says."""
+    each = divided(_placed(parts, path))
+    return [one if isinstance(one, UserItem) else UserItem(*_content(one)) for one in each]
+
+
+def _placed(parts: Sequence[Part], path: str) -> list[tuple[Part, str]]:
+    return [(part, f"{path}[{index}]") for index, part in enumerate(parts)]
+
+
+def _content(parts: Sequence[tuple[Part, str]]) -> tuple[str, tuple[Attachment, ...]]:
     """The text, and what comes with it."""
     texts: list[str] = []
     attachments: list[Attachment] = []
-    for index, part in enumerate(parts):
-        place = f"{path}[{index}]"
+    for part, place in parts:
         attachment = _attachment(part, place)
         if attachment is None:
             texts.append(_text_of(part, place))
@@ -89,6 +106,8 @@ def _text_of(part: Part, path: str) -> str:
             raise InvalidRequest(f"{path}.{part.type}: field required", f"{path}.{part.type}")
         case "image_url" | "input_image" | "input_audio" | "file":
             raise InvalidRequest(f"{path}.type: only messages of users and tools carry {part.type!r}", f"{path}.type")
+        case kind if kind in TYPES:
+            raise InvalidRequest(f"{path}.type: only messages of users carry {kind!r}", f"{path}.type")
         case other:
             raise InvalidRequest(f"{path}.type: there are no parts of type {other!r}", f"{path}.type")
 

@@ -13,13 +13,15 @@ from tenuto.runtime.dialects.openai.chat.tools import read_format, read_tools, r
 from tenuto.runtime.dialects.openai.chat.wire import ChatBody
 from tenuto.runtime.dialects.openai.sampling import read_sampling
 from tenuto.runtime.dialects.openai.users import whole_user
+from tenuto.runtime.dialects.priorities import priority_of
 from tenuto.runtime.dialects.reasoning import template_variables
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
 from tenuto.runtime.loop.prefill import Prefill, split
 from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, SessionMode, Turn
 from tenuto.sessions.items import Item
-from tenuto.sessions.principal import Principal
+from tenuto.sessions.principal import LOCAL, Principal
+from tenuto.tools.roots import root
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
         response=read_format(wire),
         limits=Limits(max_tokens=_max_tokens(wire), max_tool_rounds=wire.max_tool_rounds),
         permission=wire.agent_permission,
+        priority=priority_of(wire.service_tier, wire.priority),
+        roots=_roots(wire, principal),
         user=whole_user(wire.safety_identifier, wire.user),
         hint=hint_of(headers, wire.prompt_cache_key),
         stored=wire.store,
@@ -74,6 +78,18 @@ def read_chat(body: bytes, headers: Mapping[str, str], *, principal: Principal) 
     )
     include_usage = wire.stream_options is not None and wire.stream_options.include_usage is True
     return ChatRequest(turn, wire.stream is True, include_usage, n)
+
+
+def _roots(wire: ChatBody, principal: Principal) -> tuple[str, ...]:
+    """Servers open what they are told, with this machine's rights: so nobody else may tell them."""
+    if not wire.roots:
+        return ()
+    if principal.id != LOCAL.id:
+        raise InvalidRequest("roots: are taken from this machine's own user alone, and this key is another's", "roots")
+    try:
+        return tuple(root(each).uri for each in wire.roots)
+    except ValueError as exc:
+        raise InvalidRequest(f"roots: {exc}", "roots") from exc
 
 
 def _unused(value: dict[str, Any]) -> list[LeftOut]:

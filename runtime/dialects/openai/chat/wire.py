@@ -8,13 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
+from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields, ServiceTier
+from tenuto.runtime.dialects.priorities import Urgency
 from tenuto.runtime.dialects.reasoning import Effort, TemplateArguments
 from tenuto.runtime.http.body import Wire
 from tenuto.runtime.loop.requests import SessionMode
+from tenuto.runtime.schema.mcp_parts import McpFields
 from tenuto.sessions.ids import User
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description, Name
 from tenuto.tools.approvals import Permission
+from tenuto.tools.roots import MOST_ROOTS
 
 MOST_MESSAGES = 20_000
 
@@ -63,7 +66,7 @@ class File(Wire):
     filename: str | None = None
 
 
-class Part(Wire):
+class Part(McpFields):
     """A part of a message. What may stand where is told where its place is known."""
 
     type: str
@@ -209,9 +212,12 @@ class ChatBody(SamplingFields):
     safety_identifier: User | None = None
     store: bool | None = None
     prompt_cache_key: Any = None
+    service_tier: ServiceTier | None = None
+    priority: Urgency | None = None
 
     session_id: str | None = None
     session_mode: Annotated[SessionMode, Field(strict=False)] | None = None
     max_tool_rounds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     agent_permission: Annotated[Permission, Field(strict=False)] | None = None
     match: Literal["auto", "off"] | None = None
+    roots: Annotated[list[str], Field(max_length=MOST_ROOTS)] | None = None

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from uuid import uuid4
 
 import anyio
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from tenuto.runtime.http.errors import INTERNAL
 from tenuto.runtime.http.merge import MergedStream
 from tenuto.runtime.loop.port import LoopPort
 from tenuto.runtime.loop.raw import RawRun
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.principal import Principal
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Completions:
     async def _begin(self, body: bytes, principal: Principal) -> "tuple[CompletionRequest, Texts]":
         wanted = await anyio.to_thread.run_sync(read_completion, body, self.runner.models, principal)
         envelope = CompletionEnvelope(
-            id=f"cmpl-{uuid4().hex}", object="text_completion", created=int(time.time()), model=wanted.model.id
+            id=f"cmpl-{new_hex()}", object="text_completion", created=int(time.time()), model=wanted.model.id
         )
         return wanted, Texts(wanted.texts, CompletionForm(wanted, envelope), self.runner)
 

@@ -9,6 +9,7 @@ from tenuto.pipelines.base import Codec
 from tenuto.pipelines.infill import Gap
 from tenuto.runtime.dialects.openai.completions.wire import DEFAULT_TOKENS, MOST_COMPLETIONS, REFUSED, CompletionBody
 from tenuto.runtime.dialects.openai.sampling import MOST_TOKENS, read_sampling, seeded
+from tenuto.runtime.dialects.priorities import priority_of
 from tenuto.runtime.dialects.prompts import infill_tokens, prompt_tokens
 from tenuto.runtime.dialects.refusals import refuse
 from tenuto.runtime.http.body import parse_object, validate
@@ -16,6 +17,7 @@ from tenuto.runtime.loop.models import Model, Models
 from tenuto.runtime.loop.raw import RawRequest
 from tenuto.runtime.loop.room import check_length
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.priority import Priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def _texts(
         if isinstance(prompt, str):
             expect_room(model.codec, [prompt], model.context)
         tokens = prompt_tokens(model.codec, prompt)
-    raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()))
+    priority = priority_of(wire.service_tier, wire.priority) or Priority.INTERACTIVE
+    raw = RawRequest(principal, model.id, tokens, sampling, _max_tokens(wire), tuple(wire.stop or ()), priority)
     before = _echo(model.codec, prompt) if wire.echo else ""
     return [
         TextRequest(replace(raw, sampling=replace(sampling, seed=seeded(sampling.seed, number))), before)

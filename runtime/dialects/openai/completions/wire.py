@@ -7,8 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tenuto.runtime.dialects.openai.sampling import MOST_CHOICES, MOST_TOP_LOGPROBS, Limit, SamplingFields
+from tenuto.runtime.dialects.openai.sampling import (
+    MOST_CHOICES,
+    MOST_TOP_LOGPROBS,
+    TIERS,
+    Limit,
+    SamplingFields,
+    ServiceTier,
+)
 from tenuto.runtime.dialects.openai.texts import Ids, as_texts
+from tenuto.runtime.dialects.priorities import Urgency
 from tenuto.runtime.dialects.refusals import Refusal
 
 MOST_COMPLETIONS = 64
@@ -28,6 +36,8 @@ class CompletionBody(SamplingFields):
     suffix: str | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MOST_TOP_LOGPROBS)] | None = None
+    service_tier: ServiceTier | None = None
+    priority: Urgency | None = None
 
 
 SERVED: dict[str, str] = {
@@ -51,6 +61,8 @@ SERVED: dict[str, str] = {
     "suffix": "what follows the text, which then fills the gap; for models whose vocabulary has tokens for that",
     "echo": "returns the prompt before the text",
     "logprobs": f"0 to {MOST_TOP_LOGPROBS}: for the new tokens, in the older format; not with `echo`",
+    "service_tier": TIERS,
+    "priority": "as for chat",
 }
 
 IGNORED: dict[str, str] = {"user": "raw completions belong to no session"}

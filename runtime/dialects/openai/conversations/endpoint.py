@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from uuid import uuid4
+from functools import partial
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -19,8 +19,10 @@ from tenuto.runtime.dialects.openai.responses.pages import asked_page
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.body import LARGE_BYTES, received
+from tenuto.runtime.http.disconnect import while_connected
 from tenuto.runtime.http.shape import Shape
 from tenuto.runtime.loop.port import LoopPort
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.items import item_bytes
 from tenuto.sessions.parts import NamedPart
 from tenuto.sessions.session import Session
@@ -37,9 +39,10 @@ class Conversations:
     async def create(self, request: Request) -> Response:
         """Begin a conversation."""
         begun = await received(request, read_create)
-        id = f"conv_{uuid4().hex}"
+        id = f"conv_{new_hex()}"
         with naming(_NAMES):
-            return _told(await self.runner.begin_session(principal_of(request), id, begun.items, begun.metadata))
+            begin = partial(self.runner.begin_session, principal_of(request), id, begun.items, begun.metadata)
+            return _told(await while_connected(request.receive, None, begin))
 
     async def retrieve(self, request: Request) -> Response:
         """The conversation without its items."""
@@ -72,7 +75,8 @@ class Conversations:
         """Add items at the end; no model is asked."""
         items = await received(request, read_items)
         with _named(request) as id, naming(_NAMES):
-            parts = await self.runner.add_items(principal_of(request), id, items)
+            add = partial(self.runner.add_items, principal_of(request), id, items)
+            parts = await while_connected(request.receive, None, add)
         return await _list(parts, has_more=False)
 
     async def item(self, request: Request) -> Response:

@@ -95,7 +95,7 @@ class Head:
             output=output,
             parallel_tool_calls=asked.parallel,
             reasoning={"effort": None, "summary": None} | (echo.get("reasoning") or {}),
-            service_tier="default",
+            service_tier="flex" if asked.is_flex else "default",
             store=self.stored,
             temperature=1.0 if asked.temperature is None else asked.temperature,
             text={"format": {"type": "text"}} | _given(echo.get("text")),

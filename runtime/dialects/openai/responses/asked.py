@@ -60,6 +60,8 @@ class Asked:
     approved: str | None = None
     conversation: str | None = None
     background: bool = False
+    is_flex: bool = False
+    """Whether it may wait, as its service tier or its priority says."""
     parallel: bool = True
     temperature: float | None = None
     top_p: float | None = None
@@ -69,6 +71,11 @@ class Asked:
         """The stored form."""
         dumped: JsonObject = _ASKED.dump_python(self, mode="json", exclude_defaults=True)
         return dumped
+
+    @staticmethod
+    def is_in(value: JsonObject) -> bool:
+        """Whether what was kept of a request is of one for a response: other front ends keep answers too."""
+        return "echo" in value
 
     @staticmethod
     def of_json(value: JsonObject) -> "Asked":

@@ -13,15 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tenuto.errors import GenerationFailed, InvalidRequest, LegNotFound, UnknownPrevious
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.answer import usage_of
-from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.endpoint import following
 from tenuto.runtime.dialects.openai.responses.ids import leg_id
 from tenuto.runtime.dialects.openai.responses.input_items import items_of
 from tenuto.runtime.dialects.openai.responses.list_shapes import CompactedAnswer, InputMessageItem
-from tenuto.runtime.dialects.openai.responses.reading import servers_tools
+from tenuto.runtime.dialects.openai.responses.reading import asked_of, servers_tools
 from tenuto.runtime.dialects.openai.responses.request import Unlisted, read_prompt
 from tenuto.runtime.dialects.openai.responses.shapes import CompactionItem
 from tenuto.runtime.dialects.openai.responses.summaries import packed
@@ -75,7 +75,7 @@ class Compaction:
         )
         turn = await understood(body, reader)
         with following(turn):
-            run = await self.runner.start(turn)
+            run = await while_there(request.receive, turn, partial(self.runner.start, turn))
         answer = await while_connected(request.receive, run, run.answer)
         if answer.status is RunStatus.FAILED:
             status, error = ERRORS.told_of_run(answer.error, answer.error_code, run.id)
@@ -98,13 +98,12 @@ class Compaction:
             return Before()
         try:
             leg = await self.runner.leg(principal, leg_id(response))
+            await leg.disconnected()
+            echo = asked_of(leg).echo
         except LegNotFound:
             raise UnknownPrevious(
                 f"Previous response with id {response!r} not found.", "previous_response_id"
             ) from None
-        await leg.disconnected()
-        assert leg.kept is not None
-        echo = Asked.of_json(leg.kept.request).echo
         tools = echo.get("tools")
         # What the response's request has said of a server with a URL is not known any more.
         known = None if tools is None else [tool for tool in tools if "server_url" not in tool]

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from tenuto.errors import InvalidRequest, LegNotFound, NotFound, UnknownPrevious
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.headers import run_headers
 from tenuto.runtime.dialects.naming import naming
 from tenuto.runtime.dialects.openai.errors import ERRORS
@@ -55,7 +56,7 @@ class Responses:
     async def create(self, request: Request) -> Response:
         """Answer one request."""
         async with self.reading(await read_body(request), request) as wanted:
-            leg = await self.begin(wanted)
+            leg = await while_there(request.receive, wanted.request.turn, partial(self.begin, wanted))
         if wanted.request.stream:
             return self.stream(leg, wanted)
         return await self._whole(request, leg, wanted.asked, wanted.listed)
@@ -119,7 +120,7 @@ class Responses:
         reader = partial(read_count, headers=request.headers, principal=principal_of(request), listed=listed)
         async with self._understood(reader, await read_body(request), request) as turn:
             with following(turn):
-                tokens = await self.runner.preview(turn)
+                tokens = await while_there(request.receive, turn, partial(self.runner.preview, turn))
         return answered(TokenCount(object="response.input_tokens", input_tokens=len(tokens)))
 
     async def _with_defaults(self, wanted: ResponseRequest) -> Asked:

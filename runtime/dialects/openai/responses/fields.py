@@ -5,7 +5,8 @@ A field is refused where leaving it out of account would give another answer tha
 
 from typing import Any
 
-from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS
+from tenuto.runtime.dialects import priorities
+from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, TIERS
 from tenuto.runtime.dialects.refusals import Refusal
 
 SERVED: dict[str, str] = {
@@ -37,12 +38,13 @@ SERVED: dict[str, str] = {
     "user": "narrows which session a request continues",
     "safety_identifier": "the same as `user`",
     "metadata": "up to 16 texts by their names, of up to 512 and 64 characters, which come back with the response",
+    "service_tier": TIERS,
+    "priority": f"{priorities.SERVED}{priorities.NUMBERS}; if both are absent, `background` decides",
     "prompt_cache_key": "a hint that decides where several sessions fit the history; never an error",
 }
 
 IGNORED: dict[str, str] = {
     "stream_options": "streams are not obfuscated",
-    "service_tier": "there is only one",
     "prompt_cache_retention": "the runtime decides what is kept",
     "prompt_cache_options": "the runtime decides what is kept",
     "client_metadata": "the runtime has no use for it",

@@ -11,6 +11,7 @@ from tenuto.runtime.dialects.openai.responses.callables import model_name, wrapp
 from tenuto.runtime.dialects.openai.responses.summaries import HEADING, unpacked
 from tenuto.runtime.dialects.openai.responses.wire import ELSEWHERE, InputItem, Part, Tool
 from tenuto.runtime.loop.requests import LeftOut
+from tenuto.runtime.schema.mcp_parts import TYPES, divided
 from tenuto.sessions.items import (
     AssistantItem,
     Attachment,
@@ -127,8 +128,12 @@ class _Reader:
             case None:
                 raise InvalidRequest(f"{path}.role: field required", f"{path}.role")
         self.close_turn()
-        text, carried = self._content(parts, f"{path}.content", item.role or "")
-        self.found.items.append(UserItem(text, carried) if item.role == "user" else SystemItem(text))
+        placed = _placed(parts, f"{path}.content")
+        if item.role != "user":
+            self.found.items.append(SystemItem(self._content(placed, item.role or "")[0]))
+            return
+        for one in divided(placed):
+            self.found.items.append(one if isinstance(one, UserItem) else UserItem(*self._content(one, "user")))
 
     def _call(self, item: InputItem, arguments: str, path: str) -> None:
         if item.name is None or item.call_id is None:
@@ -142,7 +147,7 @@ class _Reader:
         if item.call_id is None:
             raise InvalidRequest(f"{path}.call_id: an output names the call that it answers", f"{path}.call_id")
         self.close_turn()
-        text, carried = self._content(item.output or (), f"{path}.output", "tool")
+        text, carried = self._content(_placed(item.output or (), f"{path}.output"), "tool")
         # Where the call is not in this input, the session knows its name.
         name = self._called.get(item.call_id, "")
         self.found.items.append(ToolResultItem(item.call_id, name, text, attachments=carried))
@@ -162,12 +167,11 @@ class _Reader:
         self.found.items += [self._turn((call,)), result]
         self._calls = clients
 
-    def _content(self, parts: Sequence[Part], path: str, role: str) -> tuple[str, tuple[Attachment, ...]]:
+    def _content(self, parts: Sequence[tuple[Part, str]], role: str) -> tuple[str, tuple[Attachment, ...]]:
         """Parts are paragraphs: the texts are joined by a line break."""
         texts: list[str] = []
         carried: list[Attachment] = []
-        for index, part in enumerate(parts):
-            place = f"{path}[{index}]"
+        for part, place in parts:
             attachment = _attachment(part, place)
             if attachment is None:
                 texts.append(_text_of(part, place))
@@ -176,6 +180,10 @@ class _Reader:
             else:
                 raise InvalidRequest(f"{place}.type: no {role} message carries {part.type!r}", f"{place}.type")
         return "\n".join(texts), tuple(carried)
+
+
+def _placed(parts: Sequence[Part], path: str) -> list[tuple[Part, str]]:
+    return [(part, f"{path}[{index}]") for index, part in enumerate(parts)]
 
 
 def _approval(item: InputItem, path: str) -> Approval:
@@ -201,7 +209,7 @@ def _text_of(part: Part, path: str) -> str:
         field, text = "refusal", part.refusal
     elif part.type in _TEXTS:
         field, text = "text", part.text
-    elif part.type in ("input_image", "image_url", "input_audio", "input_file"):
+    elif part.type in ("input_image", "image_url", "input_audio", "input_file", *TYPES):
         raise InvalidRequest(f"{path}.type: no {part.type!r} can stand here", f"{path}.type")
     else:
         raise InvalidRequest(f"{path}.type: there are no parts of type {part.type!r}", f"{path}.type")

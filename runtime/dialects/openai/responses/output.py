@@ -28,10 +28,12 @@ from tenuto.runtime.loop.events import (
     RunDone,
     RunEvent,
     RunPaused,
+    ServerSampled,
     TextAdded,
     ToolCalling,
     ToolReturned,
     ToolStatus,
+    ToolTold,
 )
 from tenuto.sessions.items import ToolCall
 from tenuto.sessions.records import PauseReason
@@ -99,7 +101,7 @@ class Output:
                     waiting.close("completed")
             case RunPaused(reason=PauseReason.APPROVAL):
                 self._ask(event)
-            case RunPaused() | RunDone() | RoundEnded():
+            case RunPaused() | RunDone() | ToolTold() | ServerSampled() | RoundEnded():
                 pass
 
     def end(self, *, cut: bool) -> None:

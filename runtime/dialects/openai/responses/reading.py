@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 
-from tenuto.errors import TenutoError
+from tenuto.errors import LegNotFound, TenutoError
 from tenuto.runtime.dialects.openai.responses.answer import Head
 from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.encoder import ResponseEncoder
@@ -21,6 +21,14 @@ from tenuto.tools.registry import by_server
 logger = logging.getLogger(__name__)
 
 AnyLeg = Follower | PastLeg
+
+
+def asked_of(leg: AnyLeg) -> Asked:
+    """What was asked for. Raises LegNotFound where the answer was kept for another front end."""
+    assert leg.kept is not None
+    if not Asked.is_in(leg.kept.request):
+        raise LegNotFound(response_id(leg.leg_id))
+    return Asked.of_json(leg.kept.request)
 
 
 def servers_tools(runner: LoopPort) -> Listed:

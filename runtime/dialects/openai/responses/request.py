@@ -17,11 +17,13 @@ from tenuto.runtime.dialects.openai.responses.input import Approval, Input, read
 from tenuto.runtime.dialects.openai.responses.tools import Listed, Tools, read_tools, refuse_of_tools
 from tenuto.runtime.dialects.openai.responses.wire import InputBody, ResponsesBody
 from tenuto.runtime.dialects.openai.users import whole_user
+from tenuto.runtime.dialects.priorities import priority_of
 from tenuto.runtime.dialects.reasoning import template_variables
 from tenuto.runtime.http.body import WireT, parse_object, validate
 from tenuto.runtime.loop.requests import LeftOut, Limits, Reasoning, ResponseFormat, ToolSelection, Turn
 from tenuto.sessions.items import Item, SystemItem
 from tenuto.sessions.principal import Principal
+from tenuto.sessions.priority import Priority
 from tenuto.tools.host.requested import Requested, RequestedServer
 from tenuto.tools.registry import by_server
 
@@ -69,8 +71,7 @@ def read_responses(
         return Unlisted(tools.requested)
     listed = {**listed, **brought}
     selection = replace(_selection(wire, tools, listed), requested=requested)
-    named = session_of(headers)
-    session_id, key = _session(wire, headers), idempotency_key(headers)
+    named, session_id, key = session_of(headers), _session(wire, headers), idempotency_key(headers)
     _expect_stored(wire)
     turn = Turn(
         principal=principal,
@@ -83,6 +84,7 @@ def read_responses(
         variables=template_variables(wire.chat_template_kwargs),
         response=_format(wire),
         limits=Limits(max_tokens=_limit(wire.max_output_tokens), max_tool_rounds=wire.max_tool_calls),
+        priority=priority_of(wire.service_tier, wire.priority),
         user=whole_user(wire.safety_identifier, wire.user),
         hint=hint_of(headers, wire.prompt_cache_key),
         stored=wire.store,
@@ -95,8 +97,8 @@ def read_responses(
         idempotency_key=key,
         body_digest=None if key is None else body_digest(session_id, body),
     )
-    lists = tool_lists(tools, said.listed, listed)
-    asked = replace(_asked(value, wire, said, tools, turn), lists=lists, renamed=renamed(brought))
+    asked = _asked(value, wire, said, tools, turn)
+    asked = replace(asked, lists=tool_lists(tools, said.listed, listed), renamed=renamed(brought))
     return ResponseRequest(turn, wire.stream is True, said.approval, asked)
 
 
@@ -109,6 +111,7 @@ def _asked(value: dict[str, Any], wire: ResponsesBody, said: Input, tools: Tools
         approved=None if said.approval is None else said.approval.request_id,
         conversation=None if wire.conversation is None else wire.conversation.id,
         background=wire.background is True,
+        is_flex=turn.priority is Priority.BACKGROUND,
         parallel=turn.tools.parallel,
         temperature=wire.temperature,
         top_p=wire.top_p,

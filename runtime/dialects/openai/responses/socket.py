@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 import anyio
 from pydantic_core import to_json
@@ -17,6 +16,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tenuto.errors import Overloaded, TenutoError
+from tenuto.runtime.dialects.beginning import while_there
 from tenuto.runtime.dialects.openai.errors import ERRORS
 from tenuto.runtime.dialects.openai.responses.answer import Head
 from tenuto.runtime.dialects.openai.responses.created import Created, Past, past_of, read_created
@@ -30,6 +30,7 @@ from tenuto.runtime.http.errors import INTERNAL, error_headers
 from tenuto.runtime.http.refusal import POLICY_VIOLATION, refuse
 from tenuto.runtime.http.sse import EventStream, data_of
 from tenuto.runtime.loop.events import Answer
+from tenuto.sessions.ids import new_hex
 from tenuto.sessions.records import RunStatus
 from tenuto.sessions.shares import Shares
 
@@ -116,7 +117,8 @@ class _Socket:
         async with self._responses.reading(created.body, self._websocket) as read:
             wanted = _echoing(read, created)
             if created.generates:
-                stream = self._responses.stream(await self._responses.begin(wanted), wanted)
+                leg = await while_there(self._watch, wanted.request.turn, partial(self._responses.begin, wanted))
+                stream = self._responses.stream(leg, wanted)
             else:
                 stream = self._prepared(wanted)
         self._has_ended = False
@@ -131,7 +133,7 @@ class _Socket:
     def _prepared(self, wanted: Wanted) -> EventStream:
         """The events of a response that the model is not asked for: the next one says what it begins with."""
         model = self._responses.runner.models.meant(wanted.request.turn.model).id
-        head = Head(response_id(uuid4().hex), wanted.asked, model, time.time(), stored=False)
+        head = Head(response_id(new_hex()), wanted.asked, model, time.time(), stored=False)
         encoder = ResponseEncoder(head, {}, streamed=True)
 
         async def frames() -> AsyncGenerator[bytes, None]:

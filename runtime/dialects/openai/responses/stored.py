@@ -9,12 +9,18 @@ from starlette.responses import Response
 
 from tenuto.errors import LegNotFound
 from tenuto.runtime.dialects.headers import run_headers
-from tenuto.runtime.dialects.openai.responses.asked import Asked
 from tenuto.runtime.dialects.openai.responses.ids import leg_id
 from tenuto.runtime.dialects.openai.responses.input_items import items_of
 from tenuto.runtime.dialects.openai.responses.list_shapes import DeletedResponse
 from tenuto.runtime.dialects.openai.responses.pages import page
-from tenuto.runtime.dialects.openai.responses.reading import AnyLeg, as_it_stands, encoder_of, frames, servers_tools
+from tenuto.runtime.dialects.openai.responses.reading import (
+    AnyLeg,
+    as_it_stands,
+    asked_of,
+    encoder_of,
+    frames,
+    servers_tools,
+)
 from tenuto.runtime.http.answers import answered
 from tenuto.runtime.http.auth import principal_of
 from tenuto.runtime.http.query import number, switch
@@ -40,7 +46,7 @@ class StoredResponses:
             leg = await self.runner.leg(principal_of(request), id)
         if not streamed:
             return await self._standing(leg)
-        encoder = encoder_of(leg, _asked(leg), servers_tools(self.runner), streamed=True, after=after)
+        encoder = encoder_of(leg, asked_of(leg), servers_tools(self.runner), streamed=True, after=after)
         return EventStream(
             frames(leg, encoder),
             leg,
@@ -67,19 +73,14 @@ class StoredResponses:
             leg = await self.runner.leg(principal, id)
             await leg.disconnected()
             brought = await self.runner.brought(principal, id)
-        return answered(page(request, items_of(brought, id, _asked(leg).callables)))
+        return answered(page(request, items_of(brought, id, asked_of(leg).callables)))
 
     async def _standing(self, leg: AnyLeg) -> Response:
         try:
-            encoder = encoder_of(leg, _asked(leg), servers_tools(self.runner), streamed=False)
+            encoder = encoder_of(leg, asked_of(leg), servers_tools(self.runner), streamed=False)
             return answered(as_it_stands(leg, encoder), headers=run_headers(leg))
         finally:
             await leg.disconnected()
-
-
-def _asked(leg: AnyLeg) -> Asked:
-    assert leg.kept is not None
-    return Asked.of_json(leg.kept.request)
 
 
 def _id(request: Request) -> str:

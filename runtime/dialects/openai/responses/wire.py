@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from tenuto.runtime.dialects.mcp_servers import MOST_HEADERS
-from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, Limit
+from tenuto.runtime.dialects.openai.sampling import MOST_TOP_LOGPROBS, Limit, ServiceTier
+from tenuto.runtime.dialects.priorities import Urgency
 from tenuto.runtime.dialects.reasoning import Effort, TemplateArguments
 from tenuto.runtime.http.body import Wire, at_most
+from tenuto.runtime.schema.mcp_parts import McpFields
 from tenuto.sessions.ids import User
 from tenuto.sessions.metadata import MOST_PAIRS, Metadata
 from tenuto.sessions.tool_limits import MOST_TOOLS, Description
@@ -101,7 +103,7 @@ class Sound(Wire):
     format: Annotated[str, Field(pattern=r"^[a-z0-9.+-]{1,32}$")]
 
 
-class Part(Wire):
+class Part(McpFields):
     """A part of an item's content. What may stand where is told where its place is known."""
 
     type: str
@@ -292,4 +294,5 @@ class ResponsesBody(InputBody):
     safety_identifier: User | None = None
     metadata: Annotated[Metadata | None, at_most(MOST_PAIRS)] = None
     prompt_cache_key: Any = None
-    service_tier: Any = None
+    service_tier: ServiceTier | None = None
+    priority: Urgency | None = None
