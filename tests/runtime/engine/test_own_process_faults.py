@@ -211,19 +211,6 @@ async def test_a_cancel_while_there_is_no_engine_waits_for_none(tmp_path: Path) 
         assert isinstance(await ends[1], Stopped)
 
 
-async def test_an_engine_that_is_begun_again_is_not_taken_for_one_that_hangs(tmp_path: Path) -> None:
-    async with house(script(tmp_path / "s.json", SLOW)) as it:
-        one = it.begin("s", LONG)
-        end = asyncio.create_task(one.follow())
-        await one.has_said(3)
-        it.kill()
-        await _is_away(it)
-        await anyio.lowlevel.checkpoint()
-        assert it.client.health.silent_s == 0
-        assert it.client.is_alive
-        await end
-
-
 async def test_a_prompt_that_cannot_be_given_again_for_any_reason_fails_its_round_alone(tmp_path: Path) -> None:
     def gone() -> list[int]:
         raise KeyError("it has been deleted")
