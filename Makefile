@@ -18,6 +18,8 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/tenuto
 WHEELS ?= $(CACHE)/wheels
 BIN := $(VENV)/bin
 ARGS ?=
+# Where nothing compiled may be kept, each of hundreds of processes would compile all modules.
+unexport PYTHONDONTWRITEBYTECODE
 # The tests wait for processes of their own more than they compute.
 WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 # The order is shuffled, and the same in each run, so that a change is judged by what it changes.

@@ -1,6 +1,7 @@
 """Models whose chat template knows no tools are told of them in words, and read the past as their own."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,12 @@ def codec_of(name: str, markers: Sequence[str] = (), tool_format: str | None = N
     )
     tokenizer.special_texts = {"bos_token": "<s>", "eos_token": "</s>"}
     return TemplateCodec("m", tokenizer, TEMPLATES[name], tool_format)
+
+
+@cache
+def with_markers(name: str) -> TemplateCodec:
+    """Whether it looks back is found out once, for all examples."""
+    return codec_of(name, MARKERS)
 
 
 def spans(codec: TemplateCodec, before: Sequence[Item], new: Sequence[Item], tools: Sequence[ToolSpec]) -> list[str]:
@@ -129,7 +136,7 @@ def test_what_is_rendered_item_by_item_is_what_is_rendered_at_once(
 ) -> None:
     items = [*([SystemItem("Be brief.")] if system else []), *(item for each in rounds for item in each)]
     cut = data.draw(st.integers(0, len(items) - 1))
-    codec = codec_of(name, MARKERS)
+    codec = with_markers(name)
     assert codec.looks_back is None
     assert spans(codec, items[:cut], items[cut:], TOOLS)[:-1] == spans(codec, (), items, TOOLS)[cut:-1]
 
