@@ -272,3 +272,25 @@ def test_the_same_tools_give_the_same_source(embedded_codec: TemplateCodec) -> N
     first = embedded_codec.grammar([CALCULATOR, NOTES], ToolChoice.AUTO, parallel=True)
     assert embedded_codec.grammar([CALCULATOR, NOTES], ToolChoice.AUTO, parallel=True) == first
     assert embedded_codec.grammar([NOTES, CALCULATOR], ToolChoice.AUTO, parallel=True) != first
+
+
+@pytest.mark.parametrize(
+    ("answer", "begins"),
+    [({"const": "ab cd " * 100_000}, '"ab cd ab cd'), ({"type": "string", "pattern": "^(ab){100000}$"}, '"abababab')],
+)
+def test_what_a_schema_forces_at_length_is_guessed_a_piece_at_a_time(
+    embedded_codec: TemplateCodec, answer: dict[str, Any], begins: str
+) -> None:
+    source = embedded_codec.grammar((), ToolChoice.NONE, parallel=True, answer=answer)
+    assert source is not None
+    guessed, held = embedded_codec.constraint(source), embedded_codec.constraint(source)
+    vocabulary = embedded_codec.info.vocabulary
+    said = []
+    for _ in range(40):
+        token = guessed.forced()[0]
+        # The guess has changed nothing: what is allowed is what is allowed without one.
+        assert allowed(guessed.mask(), vocabulary) == allowed(held.mask(), vocabulary)
+        for constraint in (guessed, held):
+            constraint.accept(token)
+        said.append(token)
+    assert "".join(map(embedded_codec.decoder().push, said)).startswith(begins)
