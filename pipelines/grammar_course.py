@@ -106,8 +106,11 @@ class GrammarConstraint:
         all copies of the matcher where it is longer.
         """
         way: list[int] = []
-        ahead, allowed = matcher.deep_copy(), self.mask()
-        while allowed is not None and (token := self._longest(allowed)) is not None and ahead.consume_token(token):
+        allowed, ahead = self.mask(), None
+        while allowed is not None and (token := self._longest(allowed)) is not None:
+            ahead = ahead or matcher.deep_copy()  # which takes the longer, the more has been said
+            if not ahead.consume_token(token):
+                break
             way.append(token)
             if len(way) == _MOST_FORCED or ahead.is_stopped() or ahead.is_accepting():
                 break
