@@ -50,6 +50,7 @@ class GrammarConstraint:
         self._only_stops = only(self._stops, vocabulary_size)
         self._spelled: deque[int] = deque()
         """What is left of the text that was spelled last, as long as the model spells it so."""
+        self._ahead = _MOST_FORCED
         # llguidance writes whole rows of its own width; the model's logits may be wider.
         self._row = np.zeros((1, _words(vocabulary_size)), dtype=np.int32)
         self._row_ahead = self._row.copy()
@@ -77,8 +78,7 @@ class GrammarConstraint:
             GenerationFailed: the grammar does not allow it.
         """
         self._held = None
-        if self._spelled and self._spelled.popleft() != token:
-            self._spelled.clear()
+        self._compare(token)
         if self._matcher is None:
             if not self._over:
                 self._look_for_opener(token)
@@ -99,6 +99,16 @@ class GrammarConstraint:
             self._spelled.extend(self._spelling(self._only_way(self._matcher)))
         return list(self._spelled)
 
+    def _compare(self, token: int) -> None:
+        """See whether the model spells as was guessed: the less it does, the less is looked for."""
+        if not self._spelled:
+            return
+        if self._spelled.popleft() != token:
+            self._spelled.clear()
+            self._ahead = max(self._ahead // 2, 1)
+        elif not self._spelled:
+            self._ahead = min(self._ahead * 2, _MOST_FORCED)
+
     def _only_way(self, matcher: LLMatcher) -> list[int]:
         """Tokens of what alone may follow, the longest ones.
 
@@ -106,16 +116,16 @@ class GrammarConstraint:
         all copies of the matcher where it is longer.
         """
         way: list[int] = []
-        allowed, ahead = self.mask(), None
+        allowed, copy = self.mask(), None
         while allowed is not None and (token := self._longest(allowed)) is not None:
-            ahead = ahead or matcher.deep_copy()  # which takes the longer, the more has been said
-            if not ahead.consume_token(token):
+            copy = copy or matcher.deep_copy()  # which takes the longer, the more has been said
+            if not copy.consume_token(token):
                 break
             way.append(token)
-            if len(way) == _MOST_FORCED or ahead.is_stopped() or ahead.is_accepting():
+            if len(way) == self._ahead or copy.is_stopped() or copy.is_accepting():
                 break
-            fill_next_token_bitmask(ahead, self._row_ahead)
-            allowed = None if ahead.is_error() else self._row_ahead.view(np.uint32)[0]
+            fill_next_token_bitmask(copy, self._row_ahead)
+            allowed = None if copy.is_error() else self._row_ahead.view(np.uint32)[0]
         return way
 
     def _longest(self, allowed: Bitmask) -> int | None:

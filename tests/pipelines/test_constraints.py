@@ -294,3 +294,19 @@ def test_what_a_schema_forces_at_length_is_guessed_a_piece_at_a_time(
             constraint.accept(token)
         said.append(token)
     assert "".join(map(embedded_codec.decoder().push, said)).startswith(begins)
+
+
+def test_less_is_guessed_for_a_model_that_spells_otherwise(embedded_codec: TemplateCodec) -> None:
+    source = embedded_codec.grammar((), ToolChoice.NONE, parallel=True, answer={"const": "temperature " * 100})
+    assert source is not None
+    constraint = embedded_codec.constraint(source)
+    first = len(constraint.forced())
+    for letter in '"' + "temperature " * 3:
+        constraint.accept(embedded_codec.tokenize(letter)[0])
+        least = len(constraint.forced())
+    assert least < first // 4
+    told = []
+    for _ in range(60):
+        told.append(len(constraint.forced()))
+        constraint.accept(constraint.forced()[0])
+    assert max(told) >= first // 2
