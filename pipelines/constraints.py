@@ -99,7 +99,7 @@ class Grammars:
         start = self._compile(source.lark) if source.lark else None
         tokenize = self._grammar_tokenizer().tokenize_bytes
         openers = None if source.texts is None else self._openers_of(source.texts)
-        return GrammarConstraint(source, start, self._vocabulary.stops, self._size, openers, tokenize)
+        return GrammarConstraint(source, start, self._vocabulary, self._size, openers, tokenize)
 
     def _openers_of(self, texts: TextOpeners) -> Openers:
         with self._lock:

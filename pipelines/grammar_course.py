@@ -1,9 +1,8 @@
 """The course of a grammar in one round: when it begins to hold, what it allows, where it ends. Engine thread only."""
 
-import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 from llguidance import LLMatcher
@@ -13,15 +12,13 @@ from tenuto.errors import GenerationFailed
 from tenuto.pipelines.backend import Bitmask
 from tenuto.pipelines.base import GrammarSource
 from tenuto.pipelines.text_openers import Openers, Watch
+from tenuto.pipelines.vocabulary import Vocabulary
 
-_MARKER = re.compile(rb"\xff\[(\d+)\]")
-"""How llguidance writes a token that is no text."""
-_MARKERS = re.compile(rb"(\xff\[\d+\])")
-
-
-_MOST_FORCED = 4096
-"""So many bytes of what alone may follow are spelled at a time: a schema may hold a constant of megabytes."""
-_MOST_TOLD = 64
+_MOST_FORCED = 16
+"""So many tokens of what alone may follow are looked for at a time: a schema may hold a constant of megabytes, or stand
+for one in a few bytes."""
+_MOST_BEGINNINGS = 64
+"""Where more tokens are allowed, they are not taken for the beginnings of one text."""
 
 
 class GrammarConstraint:
@@ -35,14 +32,14 @@ class GrammarConstraint:
         self,
         source: GrammarSource,
         start: LLMatcher | None,
-        stops: frozenset[int],
+        vocabulary: Vocabulary,
         vocabulary_size: int,
         openers: Openers | None = None,
         tokenize: Callable[[bytes], list[int]] = list,
     ) -> None:
         self._source = source
         self._start = start
-        self._stops = stops
+        self._vocabulary, self._stops = vocabulary, vocabulary.stops
         self._size = vocabulary_size
         self._over = False
         self._from_first = source.opener is None and source.texts is None
@@ -50,11 +47,15 @@ class GrammarConstraint:
         self._openers, self._tokenize = openers, tokenize
         self._watch = None if openers is None else Watch(openers)
         self._free = all_but(source.banned, vocabulary_size) if source.banned else None
-        self._only_stops = only(stops, vocabulary_size)
+        self._only_stops = only(self._stops, vocabulary_size)
         self._spelled: deque[int] = deque()
         """What is left of the text that was spelled last, as long as the model spells it so."""
+        self._ahead = _MOST_FORCED
         # llguidance writes whole rows of its own width; the model's logits may be wider.
         self._row = np.zeros((1, _words(vocabulary_size)), dtype=np.int32)
+        self._row_ahead = self._row.copy()
+        self._held: Bitmask | None = None
+        """What the matcher allows next, as far as that was asked."""
 
     def mask(self) -> Bitmask | None:
         """The tokens allowed next, valid until the next call; None where all are.
@@ -66,14 +67,9 @@ class GrammarConstraint:
             return self._only_stops
         if self._matcher is None:
             return self._free if self._watch is None else self._outside(self._watch)
-        allowed = self._allowed(self._matcher)
-        if self._matcher.is_accepting():
-            allowed |= self._only_stops
-        if self._free is not None:
-            allowed &= self._free
-        if not allowed.any():
-            raise GenerationFailed("the grammar allows no token here")
-        return allowed
+        if self._held is None:
+            self._held = self._inside(self._matcher)
+        return self._held
 
     def accept(self, token: int) -> None:
         """Go on by a token that has been sampled.
@@ -81,8 +77,8 @@ class GrammarConstraint:
         Raises:
             GenerationFailed: the grammar does not allow it.
         """
-        if self._spelled and self._spelled.popleft() != token:
-            self._spelled.clear()
+        self._held = None
+        self._compare(token)
         if self._matcher is None:
             if not self._over:
                 self._look_for_opener(token)
@@ -100,12 +96,58 @@ class GrammarConstraint:
         if self._matcher is None:
             return ()
         if not self._spelled:
-            # Asked of a copy: what it fails of would fail the round.
-            text = self._matcher.deep_copy().compute_ff_bytes()[:_MOST_FORCED]
-            for piece in _MARKERS.split(text):
-                marker = _MARKER.fullmatch(piece)
-                self._spelled.extend(self._tokenize(piece) if marker is None else [int(marker[1])])
-        return list(islice(self._spelled, _MOST_TOLD))
+            self._spelled.extend(self._spelling(self._only_way(self._matcher)))
+        return list(self._spelled)
+
+    def _compare(self, token: int) -> None:
+        """See whether the model spells as was guessed: the less it does, the less is looked for."""
+        if not self._spelled:
+            return
+        if self._spelled.popleft() != token:
+            self._spelled.clear()
+            self._ahead = max(self._ahead // 2, 1)
+        elif not self._spelled:
+            self._ahead = min(self._ahead * 2, _MOST_FORCED)
+
+    def _only_way(self, matcher: LLMatcher) -> list[int]:
+        """Tokens of what alone may follow, the longest ones.
+
+        The library tells the whole text at once (`compute_ff_bytes`): that takes seconds where it is long, and fails
+        all copies of the matcher where it is longer.
+        """
+        way: list[int] = []
+        allowed, copy = self.mask(), None
+        while allowed is not None and (token := self._longest(allowed)) is not None:
+            copy = copy or matcher.deep_copy()  # which takes the longer, the more has been said
+            if not copy.consume_token(token):
+                break
+            way.append(token)
+            if len(way) == self._ahead or copy.is_stopped() or copy.is_accepting():
+                break
+            fill_next_token_bitmask(copy, self._row_ahead)
+            allowed = None if copy.is_error() else self._row_ahead.view(np.uint32)[0]
+        return way
+
+    def _longest(self, allowed: Bitmask) -> int | None:
+        """The token that all others begin; None where there is none."""
+        words = np.flatnonzero(allowed)
+        if words.size > _MOST_BEGINNINGS:
+            return None
+        bits = np.unpackbits(allowed[words, None].view(np.uint8), axis=1, bitorder="little")
+        at, places = np.nonzero(bits)
+        tokens: list[int] = (32 * words[at] + places).tolist()
+        pieces = self._vocabulary.pieces
+        if not tokens or len(tokens) > _MOST_BEGINNINGS or tokens[-1] >= len(pieces):
+            return None
+        longest = max(tokens, key=lambda token: len(pieces[token]))
+        return longest if all(pieces[longest].startswith(pieces[token]) for token in tokens) else None
+
+    def _spelling(self, way: Sequence[int]) -> Iterator[int]:
+        """How the tokenizer writes the text of these tokens."""
+        pieces, reserved = self._vocabulary.pieces, self._vocabulary.reserved
+        for is_reserved, tokens in groupby(way, key=reserved.__contains__):
+            together = list(tokens)
+            yield from together if is_reserved else self._tokenize(b"".join(pieces[token] for token in together))
 
     def _look_for_opener(self, token: int) -> None:
         begun = None if self._watch is None else self._watch.push(token)
@@ -141,6 +183,16 @@ class GrammarConstraint:
                 if matcher is not None:
                     mask |= only(self._openers.completing(text[size:]), self._size) & self._allowed(matcher)
         return mask
+
+    def _inside(self, matcher: LLMatcher) -> Bitmask:
+        allowed = self._allowed(matcher)
+        if matcher.is_accepting():
+            allowed |= self._only_stops
+        if self._free is not None:
+            allowed &= self._free
+        if not allowed.any():
+            raise GenerationFailed("the grammar allows no token here")
+        return allowed
 
     def _allowed(self, matcher: LLMatcher) -> Bitmask:
         fill_next_token_bitmask(matcher, self._row)

@@ -272,3 +272,41 @@ def test_the_same_tools_give_the_same_source(embedded_codec: TemplateCodec) -> N
     first = embedded_codec.grammar([CALCULATOR, NOTES], ToolChoice.AUTO, parallel=True)
     assert embedded_codec.grammar([CALCULATOR, NOTES], ToolChoice.AUTO, parallel=True) == first
     assert embedded_codec.grammar([NOTES, CALCULATOR], ToolChoice.AUTO, parallel=True) != first
+
+
+@pytest.mark.parametrize(
+    ("answer", "begins"),
+    [({"const": "ab cd " * 100_000}, '"ab cd ab cd'), ({"type": "string", "pattern": "^(ab){100000}$"}, '"abababab')],
+)
+def test_what_a_schema_forces_at_length_is_guessed_a_piece_at_a_time(
+    embedded_codec: TemplateCodec, answer: dict[str, Any], begins: str
+) -> None:
+    source = embedded_codec.grammar((), ToolChoice.NONE, parallel=True, answer=answer)
+    assert source is not None
+    guessed, held = embedded_codec.constraint(source), embedded_codec.constraint(source)
+    vocabulary = embedded_codec.info.vocabulary
+    said = []
+    for _ in range(40):
+        token = guessed.forced()[0]
+        # The guess has changed nothing: what is allowed is what is allowed without one.
+        assert allowed(guessed.mask(), vocabulary) == allowed(held.mask(), vocabulary)
+        for constraint in (guessed, held):
+            constraint.accept(token)
+        said.append(token)
+    assert "".join(map(embedded_codec.decoder().push, said)).startswith(begins)
+
+
+def test_less_is_guessed_for_a_model_that_spells_otherwise(embedded_codec: TemplateCodec) -> None:
+    source = embedded_codec.grammar((), ToolChoice.NONE, parallel=True, answer={"const": "temperature " * 100})
+    assert source is not None
+    constraint = embedded_codec.constraint(source)
+    first = len(constraint.forced())
+    for letter in '"' + "temperature " * 3:
+        constraint.accept(embedded_codec.tokenize(letter)[0])
+        least = len(constraint.forced())
+    assert least < first // 4
+    told = []
+    for _ in range(60):
+        told.append(len(constraint.forced()))
+        constraint.accept(constraint.forced()[0])
+    assert max(told) >= first // 2

@@ -5,12 +5,17 @@ saves its row's share of a step. Where only some of the rows have a draft, a bac
 longer ones: so all drafts of a step have one length.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 LENGTHS = (16, 12, 8, 6, 4, 3, 2, 1)
 _NEW = 0.1
 """What the last step counts in a mean."""
+_MEASURES, _FEWEST = 7, 3
+"""Of so many steps without drafts the middle one is what such a step takes, and of fewer nothing is known."""
+_SPIKE = 2.0
+"""How many times longer than expected is believed: the machine may have been busy with something else."""
 _TOKEN_SHARE, _SPLIT_SHARE = 0.5, 0.3
 """Before any is known: what a drafted token adds, of a row's share, and what a second pass takes, of a step."""
 AGAIN = 64
@@ -30,8 +35,8 @@ class Worth:
     """Learns what steps take. `observe` every step in which all rows decode."""
 
     def __init__(self) -> None:
-        self._plain: dict[int, float] = {}
-        """Seconds of a step without drafts, by its rows."""
+        self._plain: dict[int, deque[float]] = {}
+        """Seconds of the last steps without drafts, by their rows."""
         self._token: float | None = None
         """Seconds that a drafted token adds."""
         self._split: float | None = None
@@ -43,25 +48,27 @@ class Worth:
     def observe(self, rows: int, drafts: int, tokens: int, seconds: float) -> None:
         """A step over so many rows, of which so many had drafts of so many tokens together, has taken so long."""
         if not drafts:
-            self._plain[rows] = _mean(self._plain.get(rows), seconds)
+            self._plain.setdefault(rows, deque(maxlen=_MEASURES)).append(seconds)
             self._since[rows] = 0
             return
         self._since[rows] = self._since.get(rows, 0) + 1
-        plain = self._plain.get(rows)
+        plain = self._plain_s(rows)
         if plain is None:
             return
-        more = max(seconds - plain, 0.0)
+        drafted = tokens * self._token_s(plain / rows)
+        expected = plain + drafted + (0.0 if drafts == rows else self._split_s(plain))
+        more = max(min(seconds, _SPIKE * expected) - plain, 0.0)
         if drafts == rows:
             self._token = _mean(self._token, more / tokens)
         else:
-            self._split = _mean(self._split, max(more - self._token_s(rows) * tokens, 0.0))
+            self._split = _mean(self._split, max(more - drafted, 0.0))
 
     def length(self, rows: int, offers: Sequence[Offer], room: int) -> int:
         """How long the drafts of the next step are to be, of `room` tokens at most together; 0: none is worth it.
 
         Who offers fewer tokens goes without.
         """
-        plain = self._plain.get(rows)
+        plain = self._plain_s(rows)
         if plain is None or not offers or self._since.get(rows, 0) >= AGAIN:
             return 0
         best, most = 0, 0.0
@@ -84,10 +91,15 @@ class Worth:
             return 0.0
         right = sorted((_right(one.chance, length) for one in offers), reverse=True)[:count]
         split = 0.0 if count == rows else self._split_s(plain)
-        return sum(right) * plain / rows - count * length * self._token_s(rows) - split
+        return sum(right) * plain / rows - count * length * self._token_s(plain / rows) - split
 
-    def _token_s(self, rows: int) -> float:
-        return self._plain[rows] / rows * _TOKEN_SHARE if self._token is None else self._token
+    def _plain_s(self, rows: int) -> float | None:
+        measured = sorted(self._plain.get(rows, ()))
+        return measured[(len(measured) - 1) // 2] if len(measured) >= _FEWEST else None
+
+    def _token_s(self, share: float) -> float:
+        """What a drafted token adds to a step of which each row has this share."""
+        return share * _TOKEN_SHARE if self._token is None else self._token
 
     def _split_s(self, plain: float) -> float:
         return plain * _SPLIT_SHARE if self._split is None else self._split

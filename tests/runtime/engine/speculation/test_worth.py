@@ -73,6 +73,22 @@ def test_it_follows_a_machine_that_changes() -> None:
     assert worth.length(1, [Offer(8, 0.8)], 64) == 0
 
 
+@pytest.mark.parametrize("disturbed", [1, 40, 300])
+def test_a_step_that_something_else_made_long_decides_nothing(disturbed: int) -> None:
+    worth, drafted = Worth(), 0
+    for step in range(400):
+        length = worth.length(1, [Offer(16, 0.02)], 64)
+        drafted += length > 0
+        worth.observe(1, int(length > 0), length, 5.0 if step == disturbed else 0.01 + 0.002 * length)
+    assert drafted <= 400 / AGAIN + 1
+
+
+def test_a_step_with_a_draft_that_something_else_made_long_decides_nothing() -> None:
+    worth = learned(1, 0.01, 0.0001)
+    worth.observe(1, 1, 16, 5.0)
+    assert worth.length(1, [Offer(16, 0.9)], 64) == LENGTHS[0]
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_a_chance_comes_near_what_it_is(share: float) -> None:
     tally = Tally(50)
