@@ -146,8 +146,7 @@ class Worker:
             if self.commands.empty() and not (idle and wait):
                 return True
             try:
-                due_in = PATIENCE_S if self._awaits else self._returning.due_in(time.monotonic())
-                command = self.commands.get(timeout=due_in)
+                command = self.commands.get(timeout=self._due_in())
             except queue.Empty:
                 if self._awaits:
                     self._returning.give_up()
@@ -161,6 +160,14 @@ class Worker:
             self._taken += 1
             if not self._obey(command):
                 return False
+
+    def _due_in(self) -> float | None:
+        """After how many seconds there is something to do, though no command comes."""
+        if self._awaits:
+            return PATIENCE_S
+        now = time.monotonic()
+        due = (self._returning.due_in(now), self._disk.due_in(now))
+        return min((seconds for seconds in due if seconds is not None), default=None)
 
     def _obey(self, command: Command) -> bool:
         """Carry a command out. False on Stop."""
