@@ -168,6 +168,11 @@ class DiskCaches:
 
         self._store.drop(kept_as).add_done_callback(tell)
 
+    def abandon(self) -> None:
+        """Write nothing more. On any thread."""
+        if self._store is not None:
+            self._store.abandon()
+
     def close(self) -> None:
         """Write what waits, within a bound."""
         if self._store is not None:

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """The body of an engine's thread. Only `commands` may be touched from outside.
+    """The body of an engine's thread. Only `commands` and `abandon` may be touched from outside.
 
     `wake` is called on any thread when something has been put there from within.
     """
@@ -131,6 +131,10 @@ class Worker:
         self._disk.close()
         self._backend.close()
         return Next.ENDED
+
+    def abandon(self) -> None:
+        """Nobody is there any more who could have caches forgotten: none are written from now on."""
+        self._disk.abandon()
 
     @property
     def _has_work(self) -> bool:

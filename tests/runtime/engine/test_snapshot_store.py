@@ -478,6 +478,20 @@ def test_a_drop_where_the_whole_folder_was_taken_away_leaves_nothing(house: Hous
     assert files(root) == []
 
 
+def test_a_store_that_nobody_reaches_any_more_writes_nothing(house: House, root: Path, monkeypatch: Any) -> None:
+    house.keep("before")
+    for name in ("s", "t"):
+        tokens = tokens_of(name)
+        assert house.store.keep(name, "alice", tokens, snapshot_of(tokens))
+    with monkeypatch.context() as patch:
+        Interrupted(patch, 2, house.store.abandon)
+        house.run()
+    assert not house.store.keep("u", "alice", tokens, snapshot_of(tokens))
+    house.store.close(0)
+    assert len(files(root)) == 1
+    assert house.again().holds("before")
+
+
 def test_a_drop_does_not_wait_for_the_write_of_another(house: House) -> None:
     house.keep("other")
     tokens = tokens_of("s")
