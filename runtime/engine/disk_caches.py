@@ -52,8 +52,8 @@ class DiskCaches:
         self._figures: Figures | None = None
         self._looked = 0.0
         """When that was read. Any thread may set it back."""
-        self._has_untold = False
-        """Whether some of what was given to the store was not yet written then."""
+        self._has_untold = store is not None
+        """Whether it was not read yet, or some of what was given to the store was not yet written then."""
 
     def begin(self) -> None:
         """The engine begins a turn. Before the first it is waited, for a while, until it is known what lies there: else

@@ -116,6 +116,10 @@ async def test_what_has_been_written_is_told_by_an_engine_that_rests(
             while not it.client.status.cache_bytes[Residency.DISK]:  # noqa: ASYNC110
                 await anyio.sleep(0.005)
         assert it.client.status.cache_bytes[Residency.DISK] == it.files()[0].stat().st_size
+    async with house(tmp_path) as it:
+        with anyio.fail_after(HANGS_S):
+            while not it.client.status.cache_bytes.get(Residency.DISK):  # noqa: ASYNC110
+                await anyio.sleep(0.005)
 
 
 async def test_what_another_turn_has_changed_is_used_up_to_there(tmp_path: Path) -> None:
