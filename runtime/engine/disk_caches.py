@@ -26,7 +26,8 @@ PATIENCE_S = 10.0
 """After so long without its cache a sequence is computed: the disk does not answer."""
 BEGIN_S = 5.0
 """For the headers of all files. Those of a few hundred take some hundredths of it."""
-_LOOK_S = 1.0
+LOOK_S = 1.0
+"""How often it is looked at what became of snapshots, while there is something to look for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class DiskCaches:
         self._figures: Figures | None = None
         self._looked = 0.0
         """When that was read. Any thread may set it back."""
+        self._has_untold = store is not None
+        """Whether it was not read yet, or some of what was given to the store was not yet written then."""
 
     def begin(self) -> None:
         """The engine begins a turn. Before the first it is waited, for a while, until it is known what lies there: else
@@ -73,10 +76,16 @@ class DiskCaches:
     def figures(self) -> Figures | None:
         """What became of snapshots, as of a second ago: the same object until then; None where nothing is kept."""
         now = time.monotonic()
-        if self._store is not None and (self._figures is None or now - self._looked >= _LOOK_S):
+        if self._store is not None and (self._figures is None or now - self._looked >= LOOK_S):
             figures, self._looked = self._store.figures(), now
             self._figures = self._figures if figures == self._figures else figures
+            self._has_untold = figures.waiting > 0
         return self._figures
+
+    def due_in(self, now: float) -> float | None:
+        """In how many seconds there is more to tell in `figures`, though nothing else happens; None where there is
+        not."""
+        return max(self._looked + LOOK_S - now, 0.0) if self._has_untold else None
 
     def is_written(self, sequence: Sequence, held: int) -> bool:
         """Whether most of a sequence's cache of so many tokens has been written, as far as is known here."""
@@ -96,6 +105,7 @@ class DiskCaches:
         assert self._store is not None
         # Also where the queue has no room: what does not fit now is tried again once it has grown.
         sequence.kept = held
+        self._has_untold = True
         self._store.keep(sequence.kept_as, sequence.principal, sequence.tokens.copy(held), snapshot)
 
     def first_wanted(self, paused: Iterable[Sequence]) -> Sequence | None:
@@ -157,6 +167,11 @@ class DiskCaches:
             self._wake(CacheDropped(sequence, None if error is None else f"{type(error).__name__}: {error}"))
 
         self._store.drop(kept_as).add_done_callback(tell)
+
+    def abandon(self) -> None:
+        """Write nothing more. On any thread."""
+        if self._store is not None:
+            self._store.abandon()
 
     def close(self) -> None:
         """Write what waits, within a bound."""

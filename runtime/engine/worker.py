@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """The body of an engine's thread. Only `commands` may be touched from outside.
+    """The body of an engine's thread. Only `commands` and `abandon` may be touched from outside.
 
     `wake` is called on any thread when something has been put there from within.
     """
@@ -132,6 +132,10 @@ class Worker:
         self._backend.close()
         return Next.ENDED
 
+    def abandon(self) -> None:
+        """Nobody is there any more who could have caches forgotten: none are written from now on."""
+        self._disk.abandon()
+
     @property
     def _has_work(self) -> bool:
         """Whether there is something to do before a command comes, an image, or a cache from the disk."""
@@ -146,8 +150,7 @@ class Worker:
             if self.commands.empty() and not (idle and wait):
                 return True
             try:
-                due_in = PATIENCE_S if self._awaits else self._returning.due_in(time.monotonic())
-                command = self.commands.get(timeout=due_in)
+                command = self.commands.get(timeout=self._due_in())
             except queue.Empty:
                 if self._awaits:
                     self._returning.give_up()
@@ -161,6 +164,14 @@ class Worker:
             self._taken += 1
             if not self._obey(command):
                 return False
+
+    def _due_in(self) -> float | None:
+        """After how many seconds there is something to do, though no command comes."""
+        if self._awaits:
+            return PATIENCE_S
+        now = time.monotonic()
+        due = (self._returning.due_in(now), self._disk.due_in(now))
+        return min((seconds for seconds in due if seconds is not None), default=None)
 
     def _obey(self, command: Command) -> bool:
         """Carry a command out. False on Stop."""

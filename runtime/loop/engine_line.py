@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tenuto.errors import ShuttingDown
 from tenuto.runtime.engine.counts import together
-from tenuto.runtime.engine.messages import Command, EngineStatus, Event, Report
+from tenuto.runtime.engine.messages import Command, EngineStatus, Event, Report, Residency
 from tenuto.runtime.engine.port import EnginePort
 
 
@@ -47,7 +47,7 @@ class EngineLine:
         self.status = EngineStatus()
         """As of its last report; its counts are of all that the engine has done, however often it began."""
         self._before: EngineStatus | None = None
-        """When it last began again."""
+        """When it was last lost."""
         self.restarts = 0
         engine.begin(self._hear, self._end, self._lose, self._begin_anew)
 
@@ -92,14 +92,15 @@ class EngineLine:
         self._heard(report.events)
 
     def _lose(self) -> None:
-        self.is_away = True
+        self.is_away, self._before = True, self.status
+        held = self._before.cache_bytes
+        left = {place: nbytes if place is Residency.DISK else 0 for place, nbytes in held.items()}
+        self.status = _after(self._before, EngineStatus(cache_bytes=left))
         self._lost()
 
     def _begin_anew(self) -> None:
         self.is_away = False
         self._told, self._heard_at, self.restarts = 0, time.monotonic(), self.restarts + 1
-        self._before = self.status
-        self.status = _after(self._before, EngineStatus())
         self._anew()
 
     def _end(self) -> None:

@@ -100,6 +100,7 @@ def _read(
         logger.exception("what the server sends cannot be read")
         os._exit(1)
     if worker.done():
+        worker.result().abandon()  # the next server may be asked to delete their sessions before this has ended
         worker.result().commands.put(Stop())
         ended.wait(_LAST_STEP_S)
     os._exit(0)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tenuto.pipelines.model_store.disk import sync_folder
 from tenuto.runtime.engine.snapshots.file import Flaw, Packed, Unusable
+from tenuto.runtime.engine.snapshots.ownership import FolderLock
 from tenuto.sessions.private import make_private
 
 _KEPT, _TRIED, _PARTIAL = ".kv", ".tried", ".partial"
@@ -53,7 +54,7 @@ class Folder:
         tried: list[str] = []
         for path in list(self._path.iterdir()):
             if path.suffix == _PARTIAL:
-                _unlink(path)
+                _try_unlink(path)
             elif path.suffix == _TRIED:
                 tried.append(path.stem)
             elif path.suffix == _KEPT:
@@ -141,7 +142,8 @@ class Folder:
 
     def sync(self) -> None:
         """Return when what was removed stays so even if the power goes. Raises OSError where that is not known."""
-        sync_folder(self._path)
+        with suppress(FileNotFoundError):  # somebody has taken the whole folder away
+            sync_folder(self._path)
 
     def free_bytes(self) -> int:
         """What the disk has room for. Raises OSError where that is not known."""
@@ -171,9 +173,12 @@ def forget(root: Path, sequence: str) -> None:
 def expire(root: Path, before: float) -> None:
     """Take away, of all models, what was written before then, in seconds since 1970; and the folders left empty.
 
-    For the folders that no store has opened: a store sees to its own. Blocking. What cannot be removed is logged.
+    For the folders that no store has: a store sees to its own. Blocking. What cannot be removed is logged.
     """
     for folder in _folders(root):
+        lock = FolderLock(folder)
+        if not lock.take():
+            continue
         try:
             for path in list(folder.iterdir()):
                 if path.lstat().st_mtime < before:
@@ -182,6 +187,8 @@ def expire(root: Path, before: float) -> None:
                 folder.rmdir()
         except OSError as error:
             logger.warning("old snapshots in %s cannot be removed: %s", folder, error)
+        finally:
+            lock.give()
 
 
 def _folders(root: Path) -> list[Path]:
@@ -190,6 +197,13 @@ def _folders(root: Path) -> list[Path]:
 
 def _digest(name: str) -> str:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _try_unlink(path: Path) -> None:
+    try:
+        _unlink(path)
+    except OSError as error:  # the others serve without it
+        logger.warning("the snapshot %s cannot be removed: %s", path.name, error)
 
 
 def _unlink(path: Path) -> None:

@@ -32,19 +32,30 @@ class FolderLock:
 
     def take(self) -> bool:
         """Have the folder from now on; False where another has it."""
-        if sys.platform == "win32" or self._descriptor is not None:
+        if sys.platform == "win32":
             return True
-        try:
-            descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # who uses the folder is told what is wrong
-            return True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            return error.errno not in _TAKEN
-        self._descriptor = descriptor
+        while self._descriptor is None:
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)  # an empty one may have been taken away since
+                descriptor = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:  # who uses the folder is told what is wrong
+                return True
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                return error.errno not in _TAKEN
+            if self._is_there(descriptor):
+                self._descriptor = descriptor
+            else:
+                os.close(descriptor)
         return True
+
+    def _is_there(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self._folder.stat())
+        except OSError:
+            return False
 
     def give(self) -> None:
         """Let others have it."""

@@ -64,7 +64,7 @@ class State:
         """Those of them that have served since, whose marks are to be taken away."""
         self.wake_writer: Callable[[], None] = lambda: None
         self.reading: Reading | None = None
-        self.is_closing = self.has_ended = self.has_looked = False
+        self.is_closing = self.is_abandoned = self.has_ended = self.has_looked = False
         self.counts: Counter[str] = Counter()
         self.refused: Counter[Refusal] = Counter()
         self.ignored: Counter[Flaw] = Counter()

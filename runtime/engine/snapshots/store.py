@@ -73,7 +73,7 @@ class SnapshotStore:
         assert len(tokens) == snapshot.tokens, "a snapshot is of its tokens"
         state = self._state
         with state.changed:
-            if state.is_closing:
+            if state.is_closing or state.is_abandoned:
                 return False
             try:
                 gone = state.waiting.put(Waiting(sequence, principal, tokens, snapshot))
@@ -161,6 +161,12 @@ class SnapshotStore:
         if entry is not None:
             self._state.ignore(stem_of(sequence), Flaw.REFUSED)
             self._state.discard(entry)
+
+    def abandon(self) -> None:
+        """Write nothing more, not even what waits. Who would drop it does not reach this store any more."""
+        with self._state.changed:
+            self._state.is_abandoned = True
+            self._state.waiting.clear()
 
     def figures(self) -> Figures:
         """What became of snapshots so far."""

@@ -13,6 +13,7 @@ import pytest
 from tenuto.pipelines.backend import Snapshot
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import load
+from tenuto.runtime.engine import disk_caches
 from tenuto.runtime.engine.engine import DiskSettings, Engine, EngineSettings
 from tenuto.runtime.engine.messages import Failed, Residency, Stopped, TokensSampled
 from tenuto.runtime.engine.snapshots import Limits, forget
@@ -102,6 +103,23 @@ async def test_a_later_engine_goes_on_with_the_cache_of_an_earlier_one(tmp_path:
         assert stopped.usage.cached >= len(it.prompt(LONG)) - 1
         assert stopped.usage.computed == len(tokens) - stopped.usage.cached
         assert again == said
+
+
+async def test_what_has_been_written_is_told_by_an_engine_that_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_caches, "LOOK_S", 0.01)
+    async with house(tmp_path) as it:
+        await read(it.begin("s", it.prompt(LONG)))
+        await it.written()
+        with anyio.fail_after(HANGS_S):
+            while not it.client.status.cache_bytes[Residency.DISK]:  # noqa: ASYNC110
+                await anyio.sleep(0.005)
+        assert it.client.status.cache_bytes[Residency.DISK] == it.files()[0].stat().st_size
+    async with house(tmp_path) as it:
+        with anyio.fail_after(HANGS_S):
+            while not it.client.status.cache_bytes.get(Residency.DISK):  # noqa: ASYNC110
+                await anyio.sleep(0.005)
 
 
 async def test_what_another_turn_has_changed_is_used_up_to_there(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tenuto.errors import ConfigurationError, ShuttingDown
 from tenuto.pipelines.backend import Snapshot
 from tenuto.runtime.engine.snapshots import Flaw, Found, Limits, Refusal, SnapshotStore, expire, forget
+from tenuto.runtime.engine.snapshots.ownership import FolderLock
 from tenuto.sessions.tokens import Tokens
 from tests.patience import HANGS_S
 from tests.runtime.engine.snapshot_rig import ROOMY, House, files, is_whole, snapshot_of, tokens_of
@@ -317,6 +318,26 @@ def test_what_models_left_that_are_not_loaded_any_more_expires(house: House, roo
 
 
 @posix
+def test_the_folder_of_a_store_is_its_own_to_clear(root: Path) -> None:
+    house = House(root, owned=FolderLock)
+    house.run()
+    expire(root, 20)
+    house.keep("s")
+    (path,) = files(root)
+    os.utime(path, (10, 10))
+    expire(root, 20)
+    assert house.read("s") is not None
+
+
+@posix
+def test_a_folder_that_is_taken_away_before_a_store_has_it_is_made_again(root: Path) -> None:
+    house = House(root, owned=FolderLock)
+    expire(root, 20)
+    house.keep("s")
+    assert house.read("s") is not None
+
+
+@posix
 def test_folder_and_files_are_their_users_alone(root: Path) -> None:
     root.mkdir(mode=0o755)
     root.chmod(0o755)
@@ -341,6 +362,13 @@ def test_what_a_process_was_writing_is_removed_at_the_start_and_no_file_of_other
     again = house.again()
     assert files(root) == sorted([path, path.with_name("README")])
     assert again.holds("s")
+
+
+def test_what_cannot_be_removed_at_the_start_keeps_no_other_from_its_use(house: House, root: Path) -> None:
+    house.keep("s")
+    (path,) = files(root)
+    path.with_suffix(".partial").mkdir()
+    assert house.again().holds("s")
 
 
 CHANGING = ("open", "write", "replace", "unlink")
@@ -440,6 +468,28 @@ def test_a_drop_during_the_look_at_what_is_there_leaves_nothing(house: House, ro
         assert (again.holds("s"), again.holds("other")) == (False, True)
         assert len(files(root)) == again.store.figures().files == 1
         house.keep("s")
+
+
+def test_a_drop_where_the_whole_folder_was_taken_away_leaves_nothing(house: House, root: Path) -> None:
+    house.keep("s")
+    shutil.rmtree(root)
+    house.drop("s")
+    house.drop("nobody")
+    assert files(root) == []
+
+
+def test_a_store_that_nobody_reaches_any_more_writes_nothing(house: House, root: Path, monkeypatch: Any) -> None:
+    house.keep("before")
+    for name in ("s", "t"):
+        tokens = tokens_of(name)
+        assert house.store.keep(name, "alice", tokens, snapshot_of(tokens))
+    with monkeypatch.context() as patch:
+        Interrupted(patch, 2, house.store.abandon)
+        house.run()
+    assert not house.store.keep("u", "alice", tokens, snapshot_of(tokens))
+    house.store.close(0)
+    assert len(files(root)) == 1
+    assert house.again().holds("before")
 
 
 def test_a_drop_does_not_wait_for_the_write_of_another(house: House) -> None:

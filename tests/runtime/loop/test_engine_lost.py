@@ -15,8 +15,10 @@ from tenuto.runtime.engine.messages import (
     Failed,
     Read,
     Report,
+    Residency,
     Round,
     RoundUsage,
+    State,
     StopCause,
     Stopped,
     Submit,
@@ -88,6 +90,20 @@ async def last(opened: OpenRound) -> Stopped | Failed:
     events = [event async for event in opened]
     assert isinstance(events[-1], Stopped | Failed)
     return events[-1]
+
+
+async def test_what_an_engine_held_is_not_told_while_it_is_away(house: House) -> None:
+    held = {Residency.DEVICE: 100, Residency.HOST: 50, Residency.DISK: 70}
+    sequences = {State.DECODING: 2, State.PAUSED: 1}
+    house.engine.heard(Report([], EngineStatus(busy=True, steps=3, sequences=sequences, cache_bytes=held)))
+    house.engine.lost()
+    status = house.client.status
+    assert status.cache_bytes == {Residency.DEVICE: 0, Residency.HOST: 0, Residency.DISK: 70}
+    assert not status.busy
+    assert not any(status.sequences.values())
+    assert status.steps == 3
+    house.engine.anew()
+    assert house.client.status.steps == 3
 
 
 async def test_the_next_engine_is_told_how_urgent_a_round_is(house: House) -> None:
