@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tests.e2e import through
 from tests.patience import HANGS_S
@@ -25,8 +25,19 @@ START_S = HANGS_S
 
 def program(*arguments: str) -> list[str]:
     """The command `tenuto ARGUMENTS`, for whatever starts it."""
-    if not POSSIBLE:
-        return [sys.executable, "-m", "tenuto", *arguments]
+    return _forked(*arguments) if POSSIBLE else [sys.executable, "-m", "tenuto", *arguments]
+
+
+def tool_server(script: str | Path, *arguments: str) -> dict[str, Any]:
+    """The command of an MCP server that is a Python program, as an entry of `mcpServers` has it.
+
+    Signals reach the program, but limits and groups of processes do not: a test of these starts it as users do.
+    """
+    command, *rest = _forked(str(script), *arguments) if POSSIBLE else [sys.executable, str(script), *arguments]
+    return {"command": command, "args": rest}
+
+
+def _forked(*arguments: str) -> list[str]:
     return [sys.executable, "-S", "-E", through.__file__, str(Forker.one().address), *arguments]
 
 

@@ -96,5 +96,10 @@ if __name__ == "__main__":
     os.chdir(given["folder"])
     os.environ.clear()
     os.environ.update(given["environment"])
-    sys.argv[1:] = given["arguments"]
-    runpy.run_module("tenuto", run_name="__main__", alter_sys=True)
+    if given["arguments"] and given["arguments"][0].endswith(".py"):
+        sys.argv[:] = given["arguments"]
+        sys.path.insert(0, str(Path(sys.argv[0]).parent))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    else:
+        sys.argv[1:] = given["arguments"]
+        runpy.run_module("tenuto", run_name="__main__", alter_sys=True)

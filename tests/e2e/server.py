@@ -80,7 +80,19 @@ class Server:
         line = self._first_line(START_S)
         assert line.startswith(READY), f"instead of the ready line came {line!r}; the log:\n{self.log[-4000:]}"
         self.url = line.removeprefix(READY).strip()
+        if "--mcp-config" in self.arguments:
+            self._wait_for_tools()
         return self
+
+    def _wait_for_tools(self) -> None:
+        """Until the servers behind it have started or failed: on a busy machine it is ready before they are."""
+        deadline = time.monotonic() + START_S
+        with self.client() as client:
+            while time.monotonic() < deadline:
+                listed = client.get("/v1/mcp/servers")
+                if not listed.is_success or all(each["status"] != "starting" for each in listed.json()["data"]):
+                    break
+                time.sleep(0.05)
 
     def kill(self) -> None:
         """kill -9."""

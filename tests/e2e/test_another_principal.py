@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tenuto.runtime.mcp.own_tools import INPUTS
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.conftest import ERAS
 from tests.patience import HANGS_S
@@ -152,7 +153,7 @@ class Made:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     folder = tmp_path_factory.mktemp("two")
-    many = {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}
+    many = {**tool_server(MANY), "permission": "ask"}
     loud = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('swordfish')"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"many": many, "loud": loud}}))
     (folder / "tenuto.toml").write_text(KEYS)

@@ -1,7 +1,6 @@
 """A run that waits for a person is answered, after a crash, by another client than the one that began it, and ends."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import anyio.to_thread
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.faults.test_questions import GOOD, answer, ended, say
 from tests.mcp.test_approval import connected
@@ -32,7 +32,7 @@ def waiting(start: Start, tmp_path: Path) -> Callable[[], Server]:
     """Starts a server with a tool that asks, and one that must be asked about."""
 
     def begin() -> Server:
-        entry = {"command": sys.executable, "args": [str(ASKER)], "cwd": str(tmp_path), "era": "modern"}
+        entry = {**tool_server(ASKER), "cwd": str(tmp_path), "era": "modern"}
         entries = {"asker": {**entry, "permission": "auto"}, "careful": {**entry, "permission": "ask"}}
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
         return start("--mcp-config", str(tmp_path / "mcp.json"), rules=RULES, cells=1 << 15)

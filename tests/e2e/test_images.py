@@ -1,7 +1,6 @@
 """A model that reads images, as clients have it: a small random one, whose greedy answers tell prompts apart."""
 
 import json
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.patience import HANGS_S
 from tests.pipelines.pictures import picture
@@ -202,7 +202,7 @@ def test_the_model_sees_the_picture_of_a_clients_tool(http: httpx.Client) -> Non
 
 def test_the_model_sees_the_picture_of_a_servers_tool(model: str, tmp_path: Path, start: Start) -> None:
     def shot(seed: int) -> dict[str, Any]:
-        far = {"command": sys.executable, "args": [str(CAMERA), picture(seed)], "permission": "auto"}
+        far = {**tool_server(CAMERA, picture(seed)), "permission": "auto"}
         config = tmp_path / f"{seed}.json"
         config.write_text(json.dumps({"mcpServers": {"camera": far}}))
         server = start(*FITTING, "--default-tools", "camera__shoot", "--mcp-config", str(config), model=model)

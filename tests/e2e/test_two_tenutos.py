@@ -1,7 +1,6 @@
 """One Tenuto as the MCP server of another, over HTTP and by `tenuto mcp`: runs, questions, approvals, cancels."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start
-from tests.e2e.forked import program
+from tests.e2e.forked import program, tool_server
 from tests.e2e.server import Server, environment
 from tests.faults.test_mcp_servers import wait_until
 from tests.faults.test_questions import GOOD, answer, ended, say
@@ -45,7 +44,7 @@ def pair(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> Pair:
     """Starts an outer server and the inner one that it has as its MCP server, in an era."""
 
     def begin(era: str) -> tuple[Server, Server]:
-        asker = {"command": sys.executable, "args": [str(ASKER)], "cwd": str(tmp_path), "era": era}
+        asker = {**tool_server(ASKER), "cwd": str(tmp_path), "era": era}
         entries: dict[str, Any] = {
             "asker": {**asker, "permission": "auto"},
             "careful": {**asker, "permission": "ask"},

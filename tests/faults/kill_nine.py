@@ -22,6 +22,7 @@ import httpx
 
 from tenuto.errors import TenutoError
 from tenuto.sessions.items import UserItem, item_from_json
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.patience import HANGS_S
 from tests.simulation.clients import Known, Lost, perform
@@ -162,7 +163,7 @@ def _ops(number: int) -> list[list[Op]]:
 def _mcp_config(folder: Path, book: Path) -> Path:
     program = str(Path(__file__).with_name("book.py"))
     servers = {
-        name: {"command": sys.executable, "args": [program, str(book), name], "permission": permission}
+        name: {**tool_server(program, str(book), name), "permission": permission}
         for name, permission in (("b", "auto"), ("g", "ask"))
     }
     path = folder / "mcp.json"

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.faults.test_mcp_servers import ask, state, wait_until
 from tests.faults.test_questions import say
@@ -46,7 +47,7 @@ def burdened(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> It
                 )
                 stack.callback(process.kill)
                 where = {"url": f"http://127.0.0.1:{listener.getsockname()[1]}/mcp/", "type": "http"}
-            calm = {"command": sys.executable, "args": [str(SERVERS / "counting.py"), str(tmp_path / "calm")]}
+            calm = tool_server(SERVERS / "counting.py", str(tmp_path / "calm"))
             entries = {
                 "faulty": {**where, "era": era, "permission": "auto", "tools": {"late": {"timeout_s": 1}}, **entry},
                 "calm": {**calm, "permission": "auto"},
@@ -126,7 +127,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_an_instance_of_a_session_ends_with_the_session(start: Start, tmp_path: Path, kept: bool) -> None:
-    calm = {"command": sys.executable, "args": [str(SERVERS / "counting.py"), str(tmp_path / "calm")]}
+    calm = tool_server(SERVERS / "counting.py", str(tmp_path / "calm"))
     entries = {"calm": {**calm, "permission": "auto", "instance": "session"}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
     server = start("--mcp-config", str(tmp_path / "mcp.json"), rules=RULES, cells=1 << 15)

@@ -1,7 +1,6 @@
 """A client that goes away, wherever its run is: the sequence stops, its place is free again, others go on."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.patience import HANGS_S
 
@@ -117,7 +117,7 @@ def test_while_it_waits_in_the_queue(start: Start) -> None:
 def test_in_the_middle_of_a_tool_call(start: Start, tmp_path: Path) -> None:
     go, book = tmp_path / "go", tmp_path / "book.txt"
     program = str(Path(__file__).with_name("slow.py"))
-    entry = {"command": sys.executable, "args": [program, str(go), str(book)], "permission": "auto"}
+    entry = {**tool_server(program, str(go), str(book)), "permission": "auto"}
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"slow": entry}}))
     server = start("--mcp-config", str(config), rules=RULES, cells=300_000, slots=1)

@@ -6,7 +6,6 @@ are real; only the model is a script.
 
 import json
 import random
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.faults.kill_nine import kill
 from tests.patience import HANGS_S
@@ -154,7 +154,7 @@ class Talker:
 def mcp_config(folder: Path, book: Path) -> Path:
     path = folder / "mcp.json"
     program = str(Path(__file__).with_name("effects.py"))
-    entry = {"command": sys.executable, "args": [program, str(book)], "permission": "auto"}
+    entry = {**tool_server(program, str(book)), "permission": "auto"}
     path.write_text(json.dumps({"mcpServers": {"book": entry}}))
     return path
 

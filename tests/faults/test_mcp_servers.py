@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 
 pytestmark = [pytest.mark.slow]
@@ -162,7 +163,7 @@ def test_no_more_calls_of_a_tool_are_under_way_than_its_limit(begin: Begin, limi
     meetings = [{"name": "crowd__meet", "arguments": {"number": limit, "who": who}} for who in range(6)]
     server = begin(
         first=({"user": "meet", "calls": meetings},),
-        crowd={"command": sys.executable, "args": [CROWD], "permission": "auto", "max_concurrency": limit},
+        crowd={**tool_server(CROWD), "permission": "auto", "max_concurrency": limit},
     )
     with server.client() as client:
         body = {"messages": [{"role": "user", "content": "meet"}]}

@@ -1,7 +1,6 @@
 """Servers that ask people in the middle of calls, in both eras: answered, refused, withdrawn, lost, and without end."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.patience import HANGS_S
 
@@ -40,7 +40,7 @@ def asking(start: Start, tmp_path: Path) -> Asking:
     """Starts a server with two others behind it that ask."""
 
     def begin(era: str, *arguments: str) -> Server:
-        own = {"permission": "auto", "era": era, "command": sys.executable, "args": [str(ASKER)]}
+        own = {"permission": "auto", "era": era, **tool_server(ASKER)}
         folders = {name: tmp_path / name for name in ("asker", "other")}
         for folder in folders.values():
             folder.mkdir()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.faults.test_questions import answer, ended, say, until
 
@@ -45,7 +46,7 @@ def sampling(start: Start, tmp_path: Path) -> Sampling:
     """Starts a server with another behind it that asks; `more` is in its entry."""
 
     def begin(era: str, sampling: Any = "allow", script: dict[str, Any] | None = None, **more: Any) -> Server:
-        own = {"permission": "auto", "era": era, "command": sys.executable, "args": [str(SAMPLER)]}
+        own = {"permission": "auto", "era": era, **tool_server(SAMPLER)}
         entry = {**own, "cwd": str(tmp_path), "sampling": sampling, **more}
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"sampler": entry}}))
         settings = {"cells": 16_384, **(script or {})}

@@ -1,7 +1,6 @@
 """What servers tell in the middle of calls, progress and logs, is told of the run, bounded and without secrets."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import mcp.types as t
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.faults.test_questions import say
 from tests.faults.test_samples import events_of
@@ -33,7 +33,7 @@ def telling(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> Cal
 
     def begin() -> Server:
         own = {"permission": "auto", "era": request.param, "env": {"KEY": SECRET}}
-        entry = {**own, "command": sys.executable, "args": [str(TELLING)]}
+        entry = {**own, **tool_server(TELLING)}
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"telling": entry}}))
         return start("--mcp-config", str(tmp_path / "mcp.json"), rules=RULES, cells=1 << 15)
 

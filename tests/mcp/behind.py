@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.forked import tool_server
 from tests.mcp import attaching
 
 WAYS = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
@@ -15,12 +16,11 @@ WAYS = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
 @contextmanager
 def ways(script: Path = Path(attaching.__file__), **more: Any) -> Iterator[dict[str, dict[str, Any]]]:
     """The entries of the configuration, while the server over HTTP runs."""
-    program = [sys.executable, str(script)]
-    process = subprocess.Popen([*program, "http"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, str(script), "http"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
-        over: dict[str, dict[str, Any]] = {"stdio": {"command": program[0], "args": program[1:]}, "http": {"url": url}}
+        over: dict[str, dict[str, Any]] = {"stdio": tool_server(script), "http": {"url": url}}
         yield {
             way: {**over[transport], "era": era, "permission": "auto", **more}
             for way in WAYS

@@ -1,5 +1,4 @@
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.e2e.forked import program
+from tests.e2e.forked import program, tool_server
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_http import answer_of
@@ -49,7 +48,7 @@ def unsaid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def asking_in(folder: Path, **said: str) -> Server:
     """A server with a tool, and what its entry says of it; not started."""
-    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], **said}}}
+    config = {"mcpServers": {"many": {**tool_server(MANY), **said}}}
     (folder / "mcp.json").write_text(json.dumps(config))
     return Server(folder, script(folder / "model.json", RULES, cells=32768), ("--mcp-config", str(folder / "mcp.json")))
 

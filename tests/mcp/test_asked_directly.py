@@ -1,7 +1,6 @@
 """What a server behind Tenuto asks in a call that a client makes itself is answered by that client, in both eras."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import anyio.to_thread
 import mcp.types as t
 import pytest
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.faults.test_mcp_servers import wait_until
 from tests.mcp.conftest import ERAS
@@ -29,8 +29,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("asked")
     entries = {
         f"{name}-{era}": {
-            "command": sys.executable,
-            "args": [str(SERVERS / f"{name}.py")],
+            **tool_server(SERVERS / f"{name}.py"),
             "cwd": str(folder),
             "permission": "auto",
             "era": era,
@@ -171,7 +170,7 @@ async def test_a_client_that_does_not_answer_is_waited_for_no_longer_than_a_run_
         await anyio.sleep_forever()
         raise AssertionError
 
-    entry = {"command": sys.executable, "args": [str(SERVERS / "asker.py")], "cwd": str(tmp_path), "permission": "auto"}
+    entry = {**tool_server(SERVERS / "asker.py"), "cwd": str(tmp_path), "permission": "auto"}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"asker": {**entry, "era": "legacy"}}}))
     arguments = ("--mcp-config", str(tmp_path / "mcp.json"), "--approval-expires-s", "1")
     server = Server(tmp_path, script(tmp_path / "model.json"), arguments)

@@ -1,7 +1,6 @@
 """What a server behind asks before it fills a prompt is answered by the client that wants it, in both eras."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import mcp.types as t
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.test_handles import connected, way
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("first")
-    entry = {"command": sys.executable, "args": [str(Path(__file__).parent / "prompting.py")], "sampling": "allow"}
+    entry = {**tool_server(Path(__file__).parent / "prompting.py"), "sampling": "allow"}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shy": entry}}))
     server = Server(folder, script(folder / "model.json"), ("--mcp-config", str(folder / "mcp.json")))
     try:

@@ -1,7 +1,6 @@
 """What servers behind say of their tools, and what these answer, reaches MCP clients as it was."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp import carrying
 from tests.mcp.conftest import ERAS
@@ -24,7 +24,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("carrying")
-    config = {"command": sys.executable, "args": [str(Path(carrying.__file__))], "permission": "auto"}
+    config = {**tool_server(Path(carrying.__file__)), "permission": "auto"}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": config}}))
     running = Server(folder, script(folder / "model.json"), ("--mcp-config", str(folder / "mcp.json"))).start()
     yield running

@@ -1,7 +1,6 @@
 """What the server of a tool logs in a call that a client makes itself reaches that client, at the level it wants."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from mcp import Client
 from mcp.types import LOG_LEVEL_META_KEY
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_handles import connected, way
@@ -26,8 +26,7 @@ SERVERS = Path(__file__).parent.parent / "tools" / "servers"
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("call-logs")
     entry = {
-        "command": sys.executable,
-        "args": [str(SERVERS / "telling.py")],
+        **tool_server(SERVERS / "telling.py"),
         "env": {"KEY": "a-very-secret-key"},
         "permission": "auto",
     }

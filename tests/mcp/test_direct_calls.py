@@ -1,7 +1,6 @@
 """A tool that asks, called by a client itself: a person may, everybody else is asked or refused. In both eras."""
 
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.e2e.forked import program
+from tests.e2e.forked import program, tool_server
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS
 from tests.patience import HANGS_S
@@ -31,7 +30,7 @@ Connect = Callable[..., AbstractAsyncContextManager[Client]]
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a tool that needs a person's word, one that is denied, and two keys."""
     folder = tmp_path_factory.mktemp("direct")
-    many = {"command": sys.executable, "args": [str(MANY)], "permission": {"echo": "ask", "*": "deny"}}
+    many = {**tool_server(MANY), "permission": {"echo": "ask", "*": "deny"}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"many": many}}))
     (folder / "tenuto.toml").write_text(KEYS)
     server = Server(folder, script(folder / "model.json"), ("--mcp-config", str(folder / "mcp.json")))

@@ -1,7 +1,6 @@
 """The servers behind, as MCP clients see them: under names of their servers, by what is configured for whom."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from tenuto.errors import ConfigurationError
 from tenuto.tools.mcp_config import parse_mcp_config
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_handles import connected
@@ -23,7 +23,7 @@ OFFERING = Path(__file__).parent / "offering.py"
 
 
 def entry(**more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(OFFERING)], "permission": "auto", "timeout_s": 20, **more}
+    return {**tool_server(OFFERING), "permission": "auto", "timeout_s": 20, **more}
 
 
 @pytest.fixture(scope="module")

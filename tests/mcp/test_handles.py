@@ -1,7 +1,6 @@
 """Sessions, runs and models as tools and resources, in both eras, over HTTP and stdio."""
 
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from tests.e2e.forked import program
+from tests.e2e.forked import program, tool_server
 from tests.e2e.server import Server, environment, script
 from tests.mcp.conftest import ERAS, RULES
 from tests.mcp.test_http import answer_of, text_of
@@ -35,7 +34,7 @@ ASKING: list[dict[str, Any]] = [
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with two principals and a tool that needs a person's word."""
     folder = tmp_path_factory.mktemp("handles")
-    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
+    config = {"mcpServers": {"many": {**tool_server(MANY), "permission": "ask"}}}
     (folder / "mcp.json").write_text(json.dumps(config))
     model = script(folder / "model.json", [*ASKING, *RULES], cells=32768)
     server = Server(folder, model, ("--mcp-config", str(folder / "mcp.json"), "--api-key", "other"))

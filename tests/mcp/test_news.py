@@ -4,7 +4,6 @@ Both eras, both transports.
 """
 
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.server.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.test_handles import connected, secret
 from tests.mcp.test_http import answer_of
@@ -36,9 +36,7 @@ SESSION = "session://told"
 def owner(tmp_path: Path) -> Iterator[Server]:
     """A server with a tool that brings another one."""
     (tmp_path / "mcp.json").write_text(
-        json.dumps(
-            {"mcpServers": {"growing": {"command": sys.executable, "args": [str(GROWING)], "permission": "auto"}}}
-        )
+        json.dumps({"mcpServers": {"growing": {**tool_server(GROWING), "permission": "auto"}}})
     )
     server = Server(
         tmp_path,

@@ -1,7 +1,6 @@
 """What the configured servers have besides tools, over HTTP: listed by pages, read, filled in and completed."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp import attaching, offering
 from tests.mcp.behind import WAYS, ways
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server with the same one behind it in each way, and two more that are shown in part or not at all."""
     folder = tmp_path_factory.mktemp("offers")
-    own: dict[str, Any] = {"command": sys.executable, "args": [str(Path(offering.__file__))]}
+    own: dict[str, Any] = tool_server(Path(offering.__file__))
     more = {
         "part": {**own, "gateway": {"prompts": ["greet"], "resources": ["memo://?"], "keys": ["ann"]}},
         "shut": {**own, "gateway": False},

@@ -1,7 +1,6 @@
 """What a server behind Tenuto asks reaches the person behind Tenuto's own client, in both eras on both sides."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import mcp.types as t
 import pytest
 
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server
 from tests.mcp.conftest import ERAS
 from tests.mcp.test_approval import connected
@@ -29,7 +29,7 @@ def asking(start: Start, tmp_path: Path) -> Callable[[str], Server]:
     """Starts a server with another behind it that asks, in the era that is named."""
 
     def begin(era: str) -> Server:
-        entry = {"permission": "auto", "era": era, "command": sys.executable, "args": [str(ASKER)]}
+        entry = {"permission": "auto", "era": era, **tool_server(ASKER)}
         config = {"mcpServers": {"asker": {**entry, "cwd": str(tmp_path)}}}
         (tmp_path / "mcp.json").write_text(json.dumps(config))
         return start("--mcp-config", str(tmp_path / "mcp.json"), rules=RULES, cells=16_384)

@@ -1,7 +1,6 @@
 """Resources of the servers behind that clients subscribe to: both eras on both sides, and all that can go wrong."""
 
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
 from tenuto.tools.host.subscriptions import MOST
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.behind import WAYS, ways
 from tests.mcp.conftest import ERAS
@@ -32,7 +32,7 @@ PROGRAM = Path(changing.__file__)
 
 
 def entry(*arguments: str, **more: Any) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(PROGRAM), *arguments], "timeout_s": 60, **more}
+    return {**tool_server(PROGRAM, *arguments), "timeout_s": 60, **more}
 
 
 @pytest.fixture(scope="module")

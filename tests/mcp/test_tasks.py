@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tenuto.runtime.mcp.tasks import MOST_AT_WORK
 from tests.conftest import Start
+from tests.e2e.forked import tool_server
 from tests.e2e.server import Server, script
 from tests.mcp.tasking import EXTENSION, RELATED, Modern, Refused, Tried
 from tests.mcp.test_handles import connected, secret
@@ -44,7 +44,7 @@ APPROVE = {"action": "accept", "content": {"approve": True}}
 
 def serving(folder: Path) -> Server:
     """A server where every call of chat is a task at once, and whose tool needs a person's word; not started."""
-    config = {"mcpServers": {"many": {"command": sys.executable, "args": [str(MANY)], "permission": "ask"}}}
+    config = {"mcpServers": {"many": {**tool_server(MANY), "permission": "ask"}}}
     (folder / "mcp.json").write_text(json.dumps(config))
     model = script(folder / "model.json", RULES, cells=32768)
     options = ("--mcp-config", str(folder / "mcp.json"), "--api-key", "other", "--task-after-s", "0")
