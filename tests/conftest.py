@@ -16,10 +16,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # How long an example takes to make or to try is the machine's affair. The examples are the same in each run, so that a
-# change is judged by what it changes; with EXPLORE=1 they are others each time.
+# change is judged by what it changes; with EXPLORE=1 they are more, and others each time.
 hypothesis.settings.register_profile(
     "tenuto",
     deadline=None,
+    max_examples=100 if os.environ.get("EXPLORE") else 30,
     derandomize=not os.environ.get("EXPLORE"),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )

@@ -2,7 +2,7 @@
 
 `python -P forker.py SOCKET`; it ends with its stdin. Whoever connects to SOCKET sends three files, which become stdin,
 stdout and stderr, then an order as JSON and the end of what it sends; it is sent a line with the process's id, and one
-with its exit code. What is forked becomes `python -m tenuto ...`.
+with its exit code. What is forked becomes `python -m tenuto ...`, or `python FILE.py ...`.
 """
 
 import gc
@@ -19,6 +19,18 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
+
+IMPORTED = (
+    "tenuto.runtime.serve",
+    "tenuto.runtime.cli",
+    "tenuto.runtime.terminal.doctor",
+    "anyio._backends._asyncio",
+    "anyio.streams.tls",
+    "encodings.idna",
+    "uvicorn.lifespan.off",
+    "uvloop",
+)
+"""No fork has to import these. OpenMP reads its settings as it is loaded, so llama.cpp is not among them."""
 
 
 def await_order(listener: socket.socket) -> dict[str, Any] | None:
@@ -79,10 +91,8 @@ def report(pid: int, client: socket.socket) -> NoReturn:
 
 if __name__ == "__main__":
     gc.disable()
-    # What is imported here no fork has to import. OpenMP reads its settings as it is loaded, so llama.cpp is not.
-    import tenuto.runtime.serve
-    import tenuto.runtime.terminal.doctor  # noqa: F401
-
+    for name in IMPORTED:
+        importlib.import_module(name)
     gc.freeze()
     gc.enable()
     assert threading.active_count() == 1
