@@ -19,7 +19,7 @@ from tests.pipelines.schemas import ANSWERS, ARGUMENTS, check, some
 
 ANSWERED, CALLED = 200, 100
 PARTS = pytest.mark.parametrize(
-    "part", [pytest.param(4, id="quarter"), pytest.param(1, id="all", marks=pytest.mark.thorough)]
+    "part", [pytest.param(10, id="tenth"), pytest.param(1, id="all", marks=pytest.mark.thorough)]
 )
 SLOTS = 16
 

@@ -11,7 +11,7 @@ from tests.simulation.history import make
 from tests.simulation.play import play
 from tests.simulation.shrink import shrink
 
-SEEDS = 300
+SEEDS = 150
 AT_ONCE = 25
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from tenuto.runtime.loop.engine_client import EngineClient
 from tenuto.sessions.items import UserItem
 from tests.embedded import FORMS
 
-SESSIONS, TURNS, CELLS = 5, 3, 1024
+SESSIONS, TURNS, CELLS = 5, 2, 1024
 ASKS = ["What is {} + 2?", "My dog is called Rex{}. What is my dog called?", "Say hello to number {}."]
 CLOSE = 1e-2
 """A cache that was computed again, in other pieces, may differ in the last digits: so near to each other are the logits
