@@ -1,6 +1,6 @@
 # The one entry: each target sets up what it needs, from a bare clone with Python 3.11+, a C/C++ compiler and make.
 #   make serve   set up, then serve the embedded model      ARGS="--port 9000" adds flags
-#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1: other examples, other order
+#   make test    set up, then run the tests                 ARGS="-k mcp" adds flags; EXPLORE=1: more and other examples, other order
 #   make thorough  the tests that show at length what others show in short
 #   make clients install agent clients and MCP servers of others, and drive a server with them
 #   make conformance  the official MCP suite against the server and the host; `make test` runs it too

@@ -9,9 +9,12 @@ of the same commit and the same length is not measured again, so a run that was 
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +65,7 @@ def run(job: Job, *, is_quick: bool) -> None:
     command = [sys.executable, str(HERE / f"{job.script}.py"), *(["--quick"] if is_quick else [])]
     print(f"== {job.name}: {job.script}, at most {minutes:g} minutes", flush=True)
     began = time.monotonic()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, start_new_session=True)
     try:
         code = process.wait(60 * minutes)
         print(
@@ -71,11 +74,12 @@ def run(job: Job, *, is_quick: bool) -> None:
     except subprocess.TimeoutExpired:
         print(f"   it was ended after {minutes:g} minutes", flush=True)
     finally:
-        process.terminate()  # its servers end with its blocks, which it leaves by the exception
-        try:
+        process.send_signal(signal.SIGINT)  # it leaves its blocks by the exception, and its servers end with them
+        with suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # whatever of it is left
+        process.wait()
 
 
 def table(jobs: list[Job]) -> int:
