@@ -87,9 +87,9 @@ class DiskCaches:
         not."""
         return max(self._looked + LOOK_S - now, 0.0) if self._has_untold else None
 
-    def is_written(self, sequence: Sequence, held: int) -> bool:
-        """Whether most of a sequence's cache of so many tokens has been written, as far as is known here."""
-        return self._store is not None and 0 < held < GROWTH * sequence.kept
+    def written(self, sequence: Sequence, held: int) -> int:
+        """How many tokens of a sequence's cache of so many lie on the disk, as far as is known here: most, or none."""
+        return min(sequence.kept, held) if self._store is not None and 0 < held < GROWTH * sequence.kept else 0
 
     def wants(self, sequence: Sequence, held: int) -> bool:
         """Whether a sequence's cache of so many tokens is worth to be written."""

@@ -62,7 +62,7 @@ class GivingWay:
     def _on_device(self, sequence: Sequence, now: float) -> Cache:
         nbytes = sequence.cached * self._bytes_per_token
         stays = sequence.cached > 0
-        is_written = stays and self._disk.is_written(sequence, sequence.cached)
+        written = self._disk.written(sequence, sequence.cached)
         return Cache(
             sequence.id,
             Residency.DEVICE,
@@ -71,12 +71,12 @@ class GivingWay:
             sequence.cached,
             self._waits.left_s(sequence, now),
             0.0 if stays and nbytes <= self._host_bytes else None,  # against others there it is held once it asks
-            is_written or (stays and self._disk.wants(sequence, sequence.cached)),
-            is_written,
+            bool(written) or (stays and self._disk.wants(sequence, sequence.cached)),
+            written,
         )
 
     def _in_host(self, sequence: Sequence, nbytes: int, held: int, now: float) -> Cache:
-        is_written = self._disk.is_written(sequence, held)
-        can_lie = is_written or self._disk.wants(sequence, held)
+        written = self._disk.written(sequence, held)
+        can_lie = bool(written) or self._disk.wants(sequence, held)
         wait_s = self._waits.left_s(sequence, now)
-        return Cache(sequence.id, Residency.HOST, nbytes, nbytes, held, wait_s, self._price, can_lie, is_written)
+        return Cache(sequence.id, Residency.HOST, nbytes, nbytes, held, wait_s, self._price, can_lie, written)

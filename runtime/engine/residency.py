@@ -285,8 +285,8 @@ class CacheResidency:
         if self._host.get(victim.id) is not None:
             self.tally.moved(Move.DEVICE_HOST, nbytes)
         elif keeps:
-            is_written = self._disk.is_written(victim, victim.cached)
-            self.tally.moved(Move.DEVICE_DISK if is_written else Move.DROPPED, nbytes)
+            written = self._disk.written(victim, victim.cached)
+            self.tally.moved(Move.DEVICE_DISK if written else Move.DROPPED, nbytes)
         del self._holders[victim.id]
         victim.slot, victim.cached = None, 0
         if self._host.get(victim.id) is None:
@@ -345,6 +345,6 @@ class CacheResidency:
             held = len(copy.tokens)
             if self._disk.wants(copy.sequence, held):
                 self._disk.keep(copy.sequence, held, copy.snapshot)
-            is_written = self._disk.is_written(copy.sequence, held)
-            self.tally.moved(Move.HOST_DISK if is_written else Move.DROPPED, copy.snapshot.nbytes)
+            written = self._disk.written(copy.sequence, held)
+            self.tally.moved(Move.HOST_DISK if written else Move.DROPPED, copy.snapshot.nbytes)
         return room

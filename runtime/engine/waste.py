@@ -50,12 +50,14 @@ class Cache:
     None where this one may not lie there."""
     disk: bool = False
     """Whether it may be read back from the disk later on."""
-    is_written: bool = False
-    """Whether it lies there already."""
+    written: int = 0
+    """How many of its tokens lie there already; none: all are written when it goes."""
 
     def __post_init__(self) -> None:
         if self.at not in (Residency.DEVICE, Residency.HOST) or not 0 <= self.nbytes <= self.room:
             raise ValueError(f"no cache that could give way: {self}")
+        if not 0 <= self.written <= self.tokens:
+            raise ValueError(f"more is written than there is: {self}")
         if not 0 <= self.wait_s <= MOST_WAIT_S or not 0 <= (self.host or 0.0) <= 1:
             raise ValueError(f"a wait or a price that cannot be: {self}")
 
@@ -88,10 +90,15 @@ def waste(cache: Cache, place: Residency, speeds: Speeds, beside: int) -> float:
         case Residency.HOST:
             return (out_s + back_s) * still + (cache.host or 0.0) * cache.nbytes * cache.wait_s
         case Residency.DISK:
-            moves_s = (0.0 if cache.is_written else out_s) + back_s
-            return moves_s * still + (speeds.read_s + cache.nbytes / speeds.read) * cache.nbytes
+            lacks = cache.tokens - cache.written if cache.written else 0
+            again_s = _again_s(lacks, speeds) + back_s + (0.0 if cache.written else out_s)
+            return again_s * still + (speeds.read_s + cache.nbytes / speeds.read) * cache.nbytes
         case Residency.NONE:
-            return (speeds.step_s + cache.tokens / speeds.prefill) * still if cache.tokens else 0.0
+            return _again_s(cache.tokens, speeds) * still
+
+
+def _again_s(tokens: int, speeds: Speeds) -> float:
+    return speeds.step_s + tokens / speeds.prefill if tokens else 0.0
 
 
 def going(cache: Cache, speeds: Speeds, beside: int) -> Going:

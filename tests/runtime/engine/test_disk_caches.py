@@ -53,7 +53,7 @@ class House:
     async def written(self, count: int = 1) -> None:
         """Wait for so many files that are whole."""
         with anyio.fail_after(HANGS_S):
-            while len(self.files()) != count or any(path.suffix == ".part" for path in self.files()):  # noqa: ASYNC110
+            while len(self.files()) != count or any(path.suffix == ".partial" for path in self.files()):  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
 

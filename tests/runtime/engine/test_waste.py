@@ -37,16 +37,17 @@ waits = st.floats(0, MOST_WAIT_S)
 @st.composite
 def caches(draw: st.DrawFn, at: Residency | None = None, name: str = "a") -> Cache:
     nbytes = draw(sizes)
+    tokens = draw(st.integers(0, 1 << 17)) if nbytes else 0
     return Cache(
         name,
         at or draw(st.sampled_from([Residency.DEVICE, Residency.HOST])),
         SLOT,
         nbytes,
-        draw(st.integers(0, 1 << 17)) if nbytes else 0,
+        tokens,
         draw(waits),
         draw(st.none() | st.floats(0, 1)),
         draw(st.booleans()),
-        draw(st.booleans()),
+        draw(st.integers(0, tokens)),
     )
 
 
@@ -121,10 +122,22 @@ def cache(**told: object) -> Cache:
         (cache(tokens=1), Residency.NONE),
         (cache(host=1.0, wait_s=3600.0, disk=True), Residency.DISK),
     ],
-    ids=["comes at once", "comes soon", "no host memory", "neither", "computed at once", "host memory is wanted"],
+    ids=[
+        "comes at once",
+        "comes soon",
+        "no host memory",
+        "neither",
+        "computed at once",
+        "host memory is wanted",
+    ],
 )
 def test_a_cache_goes_where_it_wastes_least(one: Cache, place: Residency) -> None:
     assert place_of(one, Speeds(step_s=0.0), 0) is place
+
+
+@pytest.mark.parametrize(("written", "place"), [(1000, Residency.DISK), (800, Residency.HOST), (0, Residency.HOST)])
+def test_one_that_is_written_whole_is_not_copied_while_many_stand_still(written: int, place: Residency) -> None:
+    assert place_of(cache(disk=True, written=written), Speeds(), beside=1 << 30) is place
 
 
 @given(waits, waits, waits)
@@ -141,10 +154,17 @@ def test_who_is_overdue_is_expected_ever_later() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"nbytes": -1}, {"nbytes": SLOT + 1}, {"wait_s": -1.0}, {"wait_s": float("nan")}, {"host": 2.0}],
+    [
+        {"nbytes": -1},
+        {"nbytes": SLOT + 1},
+        {"wait_s": -1.0},
+        {"wait_s": float("nan")},
+        {"host": 2.0},
+        {"written": 1001},
+    ],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"cannot be|no cache"):
+    with pytest.raises(ValueError, match=r"cannot be|no cache|than there is"):
         cache(**wrong)
 
 
