@@ -127,7 +127,8 @@ def layout_of(source: Source, settings: LoadSettings, *, is_alone: bool = False)
     if source.kind != "gguf":
         return None
     llama = import_llama()
-    wishes, devices = settings.wishes(source.projector), llama.devices(are_empty=is_alone)
+    wishes = replace(settings.wishes(source.projector), prefers_plain=llama.prefers_plain())
+    devices = llama.devices(are_empty=is_alone)
     if is_alone:
         return planned_into(source.path, wishes, Memory(None, devices, settings.budget), settings.adapter)
     there = llama.placement_of(source.path) if source.path.exists() else None

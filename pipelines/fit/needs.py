@@ -52,12 +52,13 @@ def most_drafts(wished: int, batch_tokens: int, vocabulary: int) -> int:
 
 
 def is_plain(shape: Shape, wishes: Wishes, tried: Layout) -> bool:
-    """Whether scores are written out. Measured on processors (docs/decisions/0065): a step is up to 1.7 times as fast.
+    """Whether scores are written out, where that is preferred (docs/decisions/0065).
 
     The library can do so with no quantised values; what belongs to an image is attended to as a whole.
     """
     scores = 4 * shape.queries * PLAIN_TOKENS * tried.context
-    return not (tried.gpu_layers or wishes.further or tried.cache_type != "f16") and 0 < scores <= _PLAIN_BYTES
+    has_to_fold = tried.gpu_layers or wishes.further or tried.cache_type != "f16"
+    return wishes.prefers_plain and not has_to_fold and 0 < scores <= _PLAIN_BYTES
 
 
 def need_of(shape: Shape, wishes: Wishes, memory: Memory, tried: Layout) -> Need | None:

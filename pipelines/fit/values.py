@@ -46,6 +46,8 @@ class Wishes:
     """How many models share the memory that nobody has divided."""
     on_each: tuple[int, ...] = ()
     """Where the layers on accelerators lie that are there already, for another model with the same weights."""
+    prefers_plain: bool = True
+    """Whether processors attend faster where scores are written out than where they are folded as they come."""
     further: int = 0
     """Bytes in main memory of what belongs to the model beside its weights, such as a projector."""
 
@@ -68,7 +70,7 @@ class Plan:
     on_devices: tuple[int, ...]
     host_cache_bytes: int
     is_plain: bool = False
-    """Whether scores are written out, and not folded as they come: faster on processors, and more memory for a step."""
+    """Whether scores are written out, and not folded as they come, which takes more memory for a step."""
     gave_way: tuple[str, ...] = ()
     """In words, what is less than it would be with more memory."""
 

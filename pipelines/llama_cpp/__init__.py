@@ -5,7 +5,7 @@ from tenuto.pipelines.llama_cpp.backend import LlamaBackend
 from tenuto.pipelines.llama_cpp.choosing import LlamaPending
 from tenuto.pipelines.llama_cpp.devices import devices
 from tenuto.pipelines.llama_cpp.embedder import LlamaEmbedder, longest_text
-from tenuto.pipelines.llama_cpp.native import Model, Placement, can_offload, placement_of, version
+from tenuto.pipelines.llama_cpp.native import Model, Placement, can_offload, placement_of, prefers_plain, version
 from tenuto.pipelines.llama_cpp.projector import Projector
 from tenuto.pipelines.llama_cpp.settings import LlamaSettings
 from tenuto.pipelines.llama_cpp.text_encoder import LlamaTextEncoder
@@ -26,5 +26,6 @@ __all__ = [
     "longest_text",
     "openmp",
     "placement_of",
+    "prefers_plain",
     "version",
 ]

@@ -77,6 +77,12 @@ def version() -> str:
     return str(lib.__version__)
 
 
+def prefers_plain() -> bool:
+    """Whether this build of the library attends faster with scores written out: one without AVX-512 does
+    (docs/decisions/0065)."""
+    return b"AVX512 = 1" not in lib.llama_print_system_info()
+
+
 def can_offload() -> bool:
     """Whether this build of the library can put layers on an accelerator."""
     return bool(lib.llama_supports_gpu_offload())

@@ -1,6 +1,7 @@
 """What is planned for a model is what llama.cpp takes for it: never less, and hardly more. No memory is taken."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -139,11 +140,19 @@ def test_a_plan_is_never_less_than_what_is_taken_and_hardly_more(name: str, tmp_
         (2, 4096, 512, "q8_0"),
         (2, 4096, 512, "q4_0"),
     ]
-    for slots, context, batch_tokens, cache_type in layouts:
+    for (slots, context, batch_tokens, cache_type), prefers_plain in product(layouts, (True, False)):
         if not all(can_hold(head, cache_type) for head in shape.heads):
             continue
-        wishes = Wishes(slots=slots, context=context, cache_type=cache_type, batch_tokens=batch_tokens, drafts=64)
+        wishes = Wishes(
+            slots=slots,
+            context=context,
+            cache_type=cache_type,
+            batch_tokens=batch_tokens,
+            drafts=64,
+            prefers_plain=prefers_plain,
+        )
         planned = plan(shape, wishes, Memory(None))
+        assert prefers_plain or not planned.is_plain
         drafts = most_drafts(64, batch_tokens, shape.vocabulary)
         cache, step = taken(
             tmp_path / "shaped.gguf",
