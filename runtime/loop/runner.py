@@ -50,8 +50,10 @@ from tenuto.tools.spec import Caller, ToolResult
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
-INTERRUPT_S = 10.0
-"""How long runs may take to be closed as interrupted when the server stops."""
+INTERRUPT_S = 1.5
+"""How long runs may take to be closed as interrupted when the server stops. The watchdog leaves five seconds in all."""
+ENGINE_STOP_S = 1.0
+"""How long an engine may take to stop that has not let them."""
 SWEEP_TICKS = 60
 """Sessions whose time is over are looked for once in so many ticks."""
 
@@ -112,7 +114,17 @@ class Runner(LoopPort):
         self._legs.interrupt()
         self._raw.close()
         self._embeddings.close()
-        with anyio.move_on_after(INTERRUPT_S):
+        with anyio.move_on_after(INTERRUPT_S) as interrupting:
+            await self._rest()
+        if interrupting.cancelled_caught:
+            await self._stop_engines()
+
+    async def _stop_engines(self) -> None:
+        """Runs do not end, so an engine may hang: without it they do."""
+        async with anyio.create_task_group() as group:
+            for model in self.models.served():
+                group.start_soon(model.engine.stop, ENGINE_STOP_S)
+        with anyio.move_on_after(ENGINE_STOP_S):
             await self._rest()
 
     async def _rest(self) -> None:

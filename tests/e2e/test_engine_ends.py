@@ -125,3 +125,22 @@ async def test_the_engine_of_a_stored_model_is_begun_again_with_the_version_that
             assert await said() == before
     finally:
         server.close()
+
+
+async def test_a_server_whose_engine_hangs_ends_after_a_signal(tmp_path: Path) -> None:
+    flags = ("--slots", "2", "--default-tools", "none", "--shutdown-s", "1")
+    server = Server(tmp_path, "embedded:gguf", flags, whole=True).start()
+    try:
+        [engine] = engines(server)
+        async with httpx.AsyncClient(base_url=server.url, timeout=HANGS_S) as client:
+            reading = asyncio.create_task(Stream(1).read(client))
+            await asyncio.sleep(0)
+            os.kill(engine, signal.SIGSTOP)
+            assert server.process is not None
+            server.process.send_signal(signal.SIGTERM)
+            code = await asyncio.to_thread(server.ended)
+            await asyncio.gather(reading, return_exceptions=True)
+        assert code == 0, server.log
+        assert not os.path.exists(f"/proc/{engine}")  # noqa: ASYNC240, PTH110
+    finally:
+        server.close()

@@ -31,6 +31,8 @@ from tenuto.sessions.shares import Shares
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.5
+CLOSE_S = 1.5
+"""For all engines together to end with the server, within what the watchdog leaves it beyond its drain."""
 MOST_FINISHING = 2
 """How many versions of a model are kept for runs that wait. Those of older ones go on with the present one."""
 RETRY_S = 5.0
@@ -77,9 +79,10 @@ class Keeper(Table):
             await self._group.__aexit__(kind, error, trace)
         finally:
             with anyio.CancelScope(shield=True):
-                for entry in self._entries.values():
-                    for memory in entry.memory():
-                        await memory.stop()
+                async with anyio.create_task_group() as group:
+                    for entry in self._entries.values():
+                        for memory in entry.memory():
+                            group.start_soon(memory.stop, CLOSE_S)
 
     # Commands.
 

@@ -1,6 +1,6 @@
 """What the owner of models asks of whoever can load one: values and Protocols alone."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,6 +62,14 @@ class Prepared:
         return holding_of(self.nbytes, self.shares)
 
 
+class Stop(Protocol):
+    """Ends an engine and frees its caches."""
+
+    def __call__(self, timeout_s: float = ...) -> Coroutine[Any, Any, None]:
+        """One that does not end within the time is killed, or left where it is a thread."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
     """What a loaded model holds, and how that is freed. Whoever has this alone keeps nothing of it alive.
@@ -71,7 +79,7 @@ class Memory:
     """
 
     nbytes: int
-    stop: Callable[[], Awaitable[None]]
+    stop: Stop
     is_freed: Callable[[], bool] = lambda: True
     shares: Share | None = None
     """What of its bytes others may hold too."""
