@@ -56,7 +56,7 @@ class Pulls:
         """Pull what a request calls a model, or follow the pull that is under way; its steps as Ollama tells them.
 
         The last one has the status `success` and the `model`, or is an `error`. A follower that is slow gets the newest
-        steps alone.
+        of each kind alone.
 
         Raises:
             InvalidRequest: it names no source.
@@ -84,24 +84,25 @@ class Pulls:
 
 
 class _Pull:
-    """One process, and the last thing that it told."""
+    """One process, and the last thing that it told of each file and what was done with it."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
-        self._step: dict[str, Any] = {}
-        self._count = self._followers = 0
+        self._steps: list[dict[str, Any]] = []
+        self._followers = 0
         self._has_ended = False
         self._changed = anyio.Event()
 
     async def steps(self) -> AsyncGenerator[dict[str, Any], None]:
         """What it tells from now on. The last follower that leaves ends it."""
         self._followers += 1
-        seen = 0
+        at, told = max(0, len(self._steps) - 1), None
         try:
             while True:
-                if self._count > seen:
-                    seen = self._count
-                    yield self._step
+                if at < len(self._steps) and self._steps[at] is not told:
+                    yield (told := self._steps[at])
+                elif at + 1 < len(self._steps):
+                    at += 1
                 elif self._has_ended:
                     return
                 else:
@@ -145,10 +146,16 @@ class _Pull:
             self._has_ended = True
 
     def _tell(self, step: dict[str, Any]) -> None:
-        self._step, self._count = step, self._count + 1
+        if self._steps and _kind(self._steps[-1]) == _kind(step):
+            self._steps.pop()
+        self._steps.append(step)
         self._has_ended = "error" in step or step.get("status") == "success"
         self._changed.set()
         self._changed = anyio.Event()
+
+
+def _kind(step: dict[str, Any]) -> tuple[Any, Any]:
+    return step.get("status"), step.get("digest")
 
 
 def can_be_pulled_again(model: str) -> bool:

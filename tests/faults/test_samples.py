@@ -35,7 +35,7 @@ RULES: list[dict[str, Any]] = [
 Sampling = Callable[..., Server]
 
 
-@pytest.fixture(params=["legacy", "modern"])
+@pytest.fixture(params=[pytest.param("legacy", marks=pytest.mark.thorough), "modern"])
 def era(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
