@@ -6,7 +6,7 @@ to do.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -108,9 +108,9 @@ class DiskCaches:
         self._has_untold = True
         self._store.keep(sequence.kept_as, sequence.principal, sequence.tokens.copy(held), snapshot)
 
-    def first_wanted(self, paused: Iterable[Sequence]) -> Sequence | None:
-        """One of these whose cache is worth to be written."""
-        return None if self._store is None else next((one for one in paused if self.wants(one, one.cached)), None)
+    def wanted(self, paused: Iterable[Sequence]) -> Iterator[Sequence]:
+        """Those whose cache is worth to be written."""
+        return (one for one in paused if self.wants(one, one.cached))
 
     def read_s(self, tokens: int) -> float:
         """About how long it takes until a cache of so many tokens is read back."""

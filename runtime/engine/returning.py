@@ -19,6 +19,9 @@ from tenuto.runtime.engine.snapshots import Restored
 
 logger = logging.getLogger(__name__)
 
+SETTLE_S = 0.5
+"""Who comes back sooner, as from a quick tool, is not held up by a copy of its cache, which takes some steps' time."""
+
 
 @dataclass(eq=False, slots=True)
 class _Reading:
@@ -39,6 +42,8 @@ class Returning:
         """Paused sequences whose caches are to be back before they are."""
         self._next_at = math.inf
         """When the next of them is due, or earlier."""
+        self._settles_at = math.inf
+        """When the next that pauses has done so for long enough to be written, or earlier."""
         self._waits_for_slot = False
         """Whether one that is due lies in host memory, and there was no slot for it."""
 
@@ -98,8 +103,9 @@ class Returning:
             self._next_at = min(self._next_at, max(self._due_at(sequence), now))
 
     def due_in(self, now: float) -> float | None:
-        """In how many seconds there is something to bring back; None where there is nothing."""
-        return max(self._next_at - now, 0.0) if self._next_at < math.inf else None
+        """In how many seconds there is something to bring back or to write; None where there is nothing."""
+        next_at = min(self._next_at, self._settles_at)
+        return max(next_at - now, 0.0) if next_at < math.inf else None
 
     def bring_back(self, now: float, *, may_copy: bool) -> None:
         """Begin with what is due: one copy at most, where `may_copy`, to a slot that is free and that nobody waits for;
@@ -143,11 +149,17 @@ class Returning:
 
     # For those that pause.
 
-    def keep_one(self) -> bool:
-        """Write a paused sequence's cache, if one is worth it; while nobody waits for the engine."""
+    def keep_one(self, now: float, *, settled: bool = True) -> bool:
+        """Write a paused sequence's cache, if one is worth it; while nobody waits for the engine. `settled`: one alone
+        that has been paused for a while."""
+        self._settles_at = math.inf
         paused = (one for one in self._residency.holders() if one.state is State.PAUSED)
-        sequence = self._disk.first_wanted(paused)
-        if sequence is None:
+        for sequence in self._disk.wanted(paused):
+            settles_at = (sequence.paused_at or 0.0) + SETTLE_S
+            if not settled or settles_at <= now:
+                break
+            self._settles_at = min(self._settles_at, settles_at)
+        else:
             return False
         try:
             self._residency.keep_on_disk(sequence)

@@ -46,6 +46,9 @@ from tenuto.threads import Next
 
 logger = logging.getLogger(__name__)
 
+LAST_S = 0.5
+"""For the last caches to be copied out when the engine ends."""
+
 
 class Worker:
     """The body of an engine's thread. Only `commands` and `abandon` may be touched from outside.
@@ -116,9 +119,12 @@ class Worker:
                 else:
                     self._awaits = self._returning.is_awaited
                 is_busy = self._has_work or not self.commands.empty()
-                while wait and not is_busy and self._returning.keep_one():
+                while wait and not is_busy and self._returning.keep_one(time.monotonic()):
                     is_busy = not self.commands.empty()
                 return Next.MORE if is_busy else Next.IDLE
+            until = time.monotonic() + LAST_S
+            while (now := time.monotonic()) < until and self._returning.keep_one(now, settled=False):
+                pass
             for sequence in self._roster:
                 self._ends.cancel(sequence)
                 self._ends.release(sequence)

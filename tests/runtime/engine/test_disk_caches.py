@@ -13,7 +13,7 @@ import pytest
 from tenuto.pipelines.backend import Snapshot
 from tenuto.pipelines.base import Pipeline
 from tenuto.pipelines.loader import load
-from tenuto.runtime.engine import disk_caches
+from tenuto.runtime.engine import disk_caches, returning
 from tenuto.runtime.engine.engine import DiskSettings, Engine, EngineSettings
 from tenuto.runtime.engine.messages import Failed, Residency, Stopped, TokensSampled
 from tenuto.runtime.engine.snapshots import Limits, forget
@@ -203,6 +203,18 @@ async def test_nobody_elses_cache_is_used(tmp_path: Path) -> None:
         assert stopped.usage.residency is Residency.NONE
 
 
+async def test_who_comes_back_at_once_waits_for_no_copy_and_the_last_are_written_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(returning, "SETTLE_S", HANGS_S)
+    async with house(tmp_path) as it:
+        await read(it.begin("s", it.prompt(LONG)))
+        await read(it.begin("other", it.prompt("Hello")))
+        assert it.pipeline.backend.info.slots > 1, "nobody had to give way"
+        assert it.files() == []
+    assert len(it.files()) == 1
+
+
 async def test_an_altered_file_is_as_good_as_none(tmp_path: Path) -> None:
     async with house(tmp_path) as it:
         await read(it.begin("s", it.prompt(LONG)))
@@ -270,7 +282,10 @@ async def test_a_round_that_is_cancelled_while_its_cache_is_read_is_over(tmp_pat
         assert stopped.usage.sampled
 
 
-async def test_a_sequence_that_grows_is_written_a_few_times_its_size(tmp_path: Path) -> None:
+async def test_a_sequence_that_grows_is_written_a_few_times_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(returning, "SETTLE_S", 0.0)
     async with house(tmp_path, delay_ms=20) as it:
         tokens = it.prompt(LONG)
         sizes: set[tuple[int, int]] = set()
