@@ -14,6 +14,7 @@ from tenuto.errors import ServerUnreachable, ToolFailed
 from tenuto.pipelines.embedding import TextTokens, Vectors
 from tenuto.runtime.loop.conversations import Conversations, PartPage
 from tenuto.runtime.loop.decisions import Decision
+from tenuto.runtime.loop.draining import drain
 from tenuto.runtime.loop.embeddings import Embeddings
 from tenuto.runtime.loop.follower import Follower
 from tenuto.runtime.loop.imported import DroppedLedger, drop_unbelieved
@@ -50,10 +51,6 @@ from tenuto.tools.spec import Caller, ToolResult
 logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
-INTERRUPT_S = 1.5
-"""How long runs may take to be closed as interrupted when the server stops. The watchdog leaves five seconds in all."""
-ENGINE_STOP_S = 1.0
-"""How long an engine may take to stop that has not let them."""
 SWEEP_TICKS = 60
 """Sessions whose time is over are looked for once in so many ticks."""
 
@@ -108,28 +105,7 @@ class Runner(LoopPort):
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new turns, and let the runs under way wait or end; after so long they are interrupted."""
-        self._legs.is_closed = True
-        with anyio.move_on_after(timeout_s):
-            await self._rest()
-        self._legs.interrupt()
-        self._raw.close()
-        self._embeddings.close()
-        with anyio.move_on_after(INTERRUPT_S) as interrupting:
-            await self._rest()
-        if interrupting.cancelled_caught:
-            await self._stop_engines()
-
-    async def _stop_engines(self) -> None:
-        """Runs do not end, so an engine may hang: without it they do."""
-        async with anyio.create_task_group() as group:
-            for model in self.models.served():
-                group.start_soon(model.engine.stop, ENGINE_STOP_S)
-        with anyio.move_on_after(ENGINE_STOP_S):
-            await self._rest()
-
-    async def _rest(self) -> None:
-        for part in (self._legs, self._raw, self._embeddings):
-            await part.rest()
+        await drain(self._legs, self._raw, self._embeddings, self.models, timeout_s)
 
     def health(self) -> LoopHealth:
         """How the loop and the engines do now."""
