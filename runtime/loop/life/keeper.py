@@ -31,7 +31,7 @@ from tenuto.sessions.shares import Shares
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.5
-CLOSE_S = 1.5
+CLOSE_S = 2.5
 """For all engines together to end with the server, within what the watchdog leaves it beyond its drain."""
 MOST_FINISHING = 2
 """How many versions of a model are kept for runs that wait. Those of older ones go on with the present one."""
