@@ -88,21 +88,22 @@ class _Pull:
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
-        self._steps: list[dict[str, Any]] = []
-        self._followers = 0
+        self._steps: dict[tuple[Any, Any], tuple[int, dict[str, Any]]] = {}
+        """The newest of each kind with its number, in the order of these."""
+        self._count = self._followers = 0
         self._has_ended = False
         self._changed = anyio.Event()
 
     async def steps(self) -> AsyncGenerator[dict[str, Any], None]:
         """What it tells from now on. The last follower that leaves ends it."""
         self._followers += 1
-        at, told = max(0, len(self._steps) - 1), None
+        seen = max(0, self._count - 1)
         try:
             while True:
-                if at < len(self._steps) and self._steps[at] is not told:
-                    yield (told := self._steps[at])
-                elif at + 1 < len(self._steps):
-                    at += 1
+                later = next((one for one in self._steps.values() if one[0] > seen), None)
+                if later is not None:
+                    seen, step = later
+                    yield step
                 elif self._has_ended:
                     return
                 else:
@@ -146,16 +147,13 @@ class _Pull:
             self._has_ended = True
 
     def _tell(self, step: dict[str, Any]) -> None:
-        if self._steps and _kind(self._steps[-1]) == _kind(step):
-            self._steps.pop()
-        self._steps.append(step)
+        kind = step.get("status"), step.get("digest")
+        self._count += 1
+        self._steps.pop(kind, None)
+        self._steps[kind] = self._count, step
         self._has_ended = "error" in step or step.get("status") == "success"
         self._changed.set()
         self._changed = anyio.Event()
-
-
-def _kind(step: dict[str, Any]) -> tuple[Any, Any]:
-    return step.get("status"), step.get("digest")
 
 
 def can_be_pulled_again(model: str) -> bool:

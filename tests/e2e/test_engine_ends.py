@@ -133,14 +133,21 @@ async def test_a_server_whose_engine_hangs_ends_after_a_signal(tmp_path: Path) -
     try:
         [engine] = engines(server)
         async with httpx.AsyncClient(base_url=server.url, timeout=HANGS_S) as client:
-            reading = asyncio.create_task(Stream(1).read(client))
-            await asyncio.sleep(0)
             os.kill(engine, signal.SIGSTOP)
-            assert server.process is not None
-            server.process.send_signal(signal.SIGTERM)
-            code = await asyncio.to_thread(server.ended)
-            await asyncio.gather(reading, return_exceptions=True)
+            asked = {**body(1), "session_id": "hung"}
+            async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
+                run = answer.headers["x-tenuto-run-id"]
+                assert server.process is not None
+                server.process.send_signal(signal.SIGTERM)
+                code = await asyncio.to_thread(server.ended)
+                lines = [line async for line in answer.aiter_lines()]
         assert code == 0, server.log
         assert not os.path.exists(f"/proc/{engine}")  # noqa: ASYNC240, PTH110
+        assert "data: [DONE]" in lines
+        server.start()
+        with server.client() as http:
+            assert http.get(f"/v1/runs/{run}").json()["status"] == "interrupted"
+            again = http.post("/v1/chat/completions", json={**body(2), "session_id": "hung", "stream": False})
+            assert again.json()["choices"][0]["message"]["content"]
     finally:
         server.close()

@@ -15,7 +15,7 @@ from tests.pipelines.tiny_llama import tiny_llama
 
 pytestmark = pytest.mark.slow
 
-MODELS, ROOM, CLIENTS, ACTIONS = 5, 2, 4, 5
+MODELS, ROOM, CLIENTS, ACTIONS = 5, 2, 4, 8
 CACHE, HOST = 1 << 20, 1 << 18
 LOOK_S = 0.05
 

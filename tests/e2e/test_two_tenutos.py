@@ -69,7 +69,7 @@ def pair(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> Pair:
     return begin
 
 
-@pytest.fixture(params=[pytest.param("legacy", marks=pytest.mark.thorough), "modern"])
+@pytest.fixture(params=["legacy", "modern"])
 def era(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

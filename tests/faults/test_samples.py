@@ -35,7 +35,7 @@ RULES: list[dict[str, Any]] = [
 Sampling = Callable[..., Server]
 
 
-@pytest.fixture(params=[pytest.param("legacy", marks=pytest.mark.thorough), "modern"])
+@pytest.fixture(params=["legacy", "modern"])
 def era(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

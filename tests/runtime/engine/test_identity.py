@@ -60,7 +60,7 @@ def assert_alike(one: Answer, other: Answer) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("model", FORMS)
-@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("slots", [1, 2])
 async def test_answers_are_identical_however_little_room_the_caches_have(
     model: str, slots: int, tmp_path: Path
 ) -> None:

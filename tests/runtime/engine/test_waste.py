@@ -122,14 +122,7 @@ def cache(**told: object) -> Cache:
         (cache(tokens=1), Residency.NONE),
         (cache(host=1.0, wait_s=3600.0, disk=True), Residency.DISK),
     ],
-    ids=[
-        "comes at once",
-        "comes soon",
-        "no host memory",
-        "neither",
-        "computed at once",
-        "host memory is wanted",
-    ],
+    ids=["comes at once", "comes soon", "no host memory", "neither", "computed at once", "host memory is wanted"],
 )
 def test_a_cache_goes_where_it_wastes_least(one: Cache, place: Residency) -> None:
     assert place_of(one, Speeds(step_s=0.0), 0) is place
