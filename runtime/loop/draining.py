@@ -32,8 +32,9 @@ async def drain(legs: Legs, raw: RawRuns, embeddings: Embeddings, models: Models
         await rest()
     if not interrupting.cancelled_caught:
         return
+    legs.interrupt()  # one that was being admitted has begun since
     async with anyio.create_task_group() as group:
-        for model in models.served():
+        for model in models.shelf.living():
             group.start_soon(model.engine.stop, ENGINE_STOP_S)
     with anyio.move_on_after(ENGINE_STOP_S):
         await rest()

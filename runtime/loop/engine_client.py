@@ -228,7 +228,7 @@ class EngineClient:
         if (opened := self._rounds.get(sequence)) is not None:
             opened.is_wanted = False
             if not opened.is_told:
-                self._close(opened, Stopped(sequence, StopCause.CANCELLED, opened.usage()))
+                self._cancelled(opened)
 
     def _forget(self, sequence: str) -> None:
         self._lengths.pop(sequence, None)
@@ -240,7 +240,7 @@ class EngineClient:
         if opened is None or opened.is_told:
             self._line.tell(command)
         elif isinstance(command, Cancel):
-            self._close(opened, Stopped(command.sequence, StopCause.CANCELLED, opened.usage()))
+            self._cancelled(opened)
 
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -257,7 +257,7 @@ class EngineClient:
                 opened.is_admitted = True
             case Unknown() if not opened.is_wanted:  # nothing has begun, so nothing else will end it
                 self._forget(event.sequence)
-                self._close(opened, Stopped(event.sequence, StopCause.CANCELLED, opened.usage()))
+                self._cancelled(opened)
             case Unknown() if opened.is_whole:
                 self._fail(opened, "the engine does not know what it was sent")
             case Unknown():
@@ -285,6 +285,10 @@ class EngineClient:
             self._meter(last.usage)
         opened.close(last)
 
+    def _cancelled(self, opened: OpenRound) -> None:
+        """End a round that nobody wants; what was heard of it counts."""
+        self._close(opened, Stopped(opened.command.sequence, StopCause.CANCELLED, opened.usage()))
+
     def _fail(self, opened: OpenRound, told: str) -> None:
         """End a round as nothing that the engine says of it could."""
         self._forget(opened.command.sequence)
@@ -296,11 +300,11 @@ class EngineClient:
         self._known.clear()
         self._suspects.clear()
         self._forgetting.end()
-        for sequence, opened in list(self._rounds.items()):
+        for opened in list(self._rounds.values()):
             opened.losses += opened.is_admitted
             opened.is_told = opened.is_admitted = False
             if not opened.is_wanted:
-                self._close(opened, Stopped(sequence, StopCause.CANCELLED, opened.usage()))
+                self._cancelled(opened)
             elif opened.losses > MOST_LOSSES:
                 self._fail(opened, f"the engine has ended {opened.losses} times while it was at work on this")
 
@@ -332,7 +336,8 @@ class EngineClient:
         self._lengths.clear()
         self._known.clear()
         for sequence, opened in list(self._rounds.items()):
-            self._close(opened, Failed(sequence, "the engine has stopped", RoundUsage()))
+            end = Failed(sequence, "the engine has stopped", RoundUsage())
+            self._close(opened, end) if opened.is_wanted else self._cancelled(opened)
         self._forgetting.end()
 
     def _retry_after(self) -> float:

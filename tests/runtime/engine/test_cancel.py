@@ -180,3 +180,16 @@ async def stop_and_check(rig: Rig) -> None:
         rig.engine.reserve("alice")
     with pytest.raises(ShuttingDown):
         rig.engine.submit("new", rig.prompt("Hello!"), round_of(), principal="alice")
+
+
+async def test_a_round_that_is_cancelled_ends_as_that_where_its_engine_does_not_stop(make: Make) -> None:
+    rig = make()
+    rig.backend.shut()
+    round = rig.begin("s", rig.prompt("one"))
+    await rig.backend.let(2)
+    rig.cancel("s")
+    await rig.engine.stop(0.05)
+    try:
+        assert (await round.stopped()).cause is StopCause.CANCELLED
+    finally:
+        rig.backend.open()
